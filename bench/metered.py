@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from actors.node import supervisor, worker
-from actors.runtime.asyncio_runtime import AsyncioRuntime
-from actors.runtime.collector import Collector
+from actors.runtime.asyncio_runtime import AsyncioRuntime, Collector
 from actors.runtime.contract import Turn
 from bench.cluster_nodes import running_cluster
 from bench.load import load

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from actors.gateway.access import TokenHash, new_token
-from actors.node.secret_file import new_secret, write_secrets
+from actors.node.private_files import new_secret, write_secrets
 from bench.cluster_nodes import running_cluster
 from bench.load import load
 from bench.node import cpu_seconds, running_node

@@ -8,7 +8,7 @@ import typer
 
 from actors.gateway.access import TokenHash, new_token
 from actors.messages.rights import ANONYMOUS
-from actors.node.access_file import TOKENS_MAX, AccessFile, AccessFileError, principal_fault, read_access, rights_of
+from actors.node.private_files import TOKENS_MAX, AccessFile, AccessFileError, principal_fault, read_access, rights_of
 from cli.output import AsJson, console, fail, print_json, print_table, speaking
 
 app = typer.Typer(help="Say who may do what: changes the access file, which nodes read again at a reload.")

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from actors.node.data_folder import holder_of
 from actors.node.launch import READY, launch
-from actors.node.node_lock import holder_of
 from cli.cluster_view import show_spread
 from cli.output import UNWELL, AsJson, Host, Port, client, console, credentials, fail, print_json, print_table, speaking
 from cli.secret import SECRET_FILE, make_secret, secret

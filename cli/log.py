@@ -9,7 +9,7 @@ import typer
 
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
-from actors.node.node_lock import NodeLock
+from actors.node.data_folder import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client

@@ -12,9 +12,8 @@ import typer
 
 from actors.node import config as configuration
 from actors.node.config_file import ConfigError
+from actors.node.data_folder import ReloadOutcome, holder_of, last_reload
 from actors.node.launch import READY, TRYING, environment, launch, supervisor_command
-from actors.node.node_lock import holder_of
-from actors.node.reload_outcome import ReloadOutcome, last
 from actors.node.security import load_security
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate.protocol import DOWN
@@ -135,10 +134,10 @@ def stop(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 
 def reloaded(pid: int, folder: Path) -> ReloadOutcome:
     """Let the supervisor `pid` of the node in that folder read its configuration again. Raises typer.Exit."""
-    before = last(folder)
+    before = last_reload(folder)
     os.kill(pid, signal.SIGHUP)
     until = time.monotonic() + RELOAD_S
-    while (outcome := last(folder)) is None or outcome == before or outcome.pid != pid:
+    while (outcome := last_reload(folder)) is None or outcome == before or outcome.pid != pid:
         if time.monotonic() > until:
             raise fail(f"process {pid} has not said within {RELOAD_S:g} s what came of it; its log may")
         time.sleep(0.02)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.node.config_file import ConfigError
-from actors.node.node_lock import HeldError
+from actors.node.data_folder import HeldError
 from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials
 from quorate.protocol import ErrorWord

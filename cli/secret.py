@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from actors.node.node_lock import holder_of
-from actors.node.secret_file import SecretError, new_secret, read_secrets, write_secrets
+from actors.node.data_folder import holder_of
+from actors.node.private_files import SecretError, new_secret, read_secrets, write_secrets
 from cli.node import reloaded
 from cli.output import console, fail, speaking
 

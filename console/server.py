@@ -263,7 +263,7 @@ def bound(listener: HttpListener) -> socket.socket:
 
 
 def main() -> None:
-    """Serve what the argument says: see `actors.node.console_process`. Ends with the node's supervisor."""
+    """Serve what the argument says: see `actors.node.processes`. Ends with the node's supervisor."""
     arguments = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if arguments["log_format"] == "json":

@@ -9,12 +9,11 @@ elected at once, so that no request fails for it. A leader whose disk is full or
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.cluster.balancing import Balancing
 from actors.cluster.decisions import Decisions
 from actors.cluster.leading import Leading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import ReplicatorSettings
-from actors.cluster.root_members import next_members, to_be_removed
+from actors.cluster.root_members import Balancing, next_members, to_be_removed
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.lifecycle import EndWaits, HandedOver

@@ -1,9 +1,8 @@
 """Replicator: the log. Hosts replication, the journal, the cluster's administration and checkpointing; carries out.
 
-Between the QueueOwner, which makes or applies entries, the Checkpointer, which stores them, the other nodes, which have
-them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
-`_recipients` is that table.
-"""
+Between the QueueOwner, which makes or applies entries, the Checkpointer, which stores them, the other nodes, which
+have them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
+`_recipients` is that table."""
 
 import logging
 from collections.abc import Callable
@@ -11,8 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 from actors.cluster.admin import ClusterAdmin
-from actors.cluster.announcing import Announcer
-from actors.cluster.balancing import Balancing
 from actors.cluster.checkpointing import Checkpointing
 from actors.cluster.decisions import (
     CheckpointerDecision,
@@ -27,8 +24,8 @@ from actors.cluster.leading import Leading
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
-from actors.cluster.root_members import Founder
-from actors.cluster.status_replies import StatusReplies
+from actors.cluster.root_members import Balancing, Founder
+from actors.cluster.status_replies import Announcer, StatusReplies
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
 from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked

@@ -1,12 +1,11 @@
 """ClientIdentities: who a worker's clients are, and which of them may use the last places.
 
-A connection carries its identity and, for each of its requests, its principal. Who shows a token that is none hears of
-it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
+A connection carries its identity and, for each of its requests, its principal. Who shows a token that is none hears
+of it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
 
-When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And some
-are left for those who mend that: clients on this machine, and whoever may operate the node. Since a token comes after
-its connection, a few more may come in for a moment, to show one.
-"""
+When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And
+some are left for those who mend that: clients on this machine, and whoever may operate the node. Since a token comes
+after its connection, a few more may come in for a moment, to show one."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -14,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from actors.gateway.access import AccessTable, KnownClient, Patience
 from actors.gateway.auditing import Auditing, Line
 from actors.gateway.reception import Reception
-from actors.messages.audit import Audit
 from actors.messages.call import Call, Client
+from actors.messages.calls import Audit
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor
 from actors.messages.rights import Principal, Rights

@@ -1,10 +1,9 @@
 """Listener: the clients. Gathers what one turn of the loop read into one message, and takes replies back to them.
 
-Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open in
-all, how many bytes clients may make this worker hold (`HeldBytes`), how many datagrams' consumers wait, and by
+Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open
+in all, how many bytes clients may make this worker hold (`HeldBytes`), how many datagrams' consumers wait, and by
 sweeping, all that is of time. A limit that is reached is logged once, and again when it was not reached for a while.
-Its sockets are opened and closed by the composition root; it only ever sees connections.
-"""
+Its sockets are opened and closed by the composition root; it only ever sees connections."""
 
 import logging
 from collections.abc import Callable
@@ -16,11 +15,9 @@ from actors.gateway.client_identities import ClientIdentities, address_of
 from actors.gateway.client_moves import MovingClients
 from actors.gateway.listener_limits import Datagrams, ListenerLimits, Move, ReachedLimits, Room, TurnedAway
 from actors.gateway.reception import OwnSettings
-from actors.gateway.rests import Rests
-from actors.gateway.turns import Turns
-from actors.messages.audit import RefusedForwarded
+from actors.gateway.turns import Rests, Turns
 from actors.messages.call import Answer, Call
-from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged, StrangersForwarded
+from actors.messages.calls import Answered, ClientGone, Execute, RefusedForwarded, RightsChanged, StrangersForwarded
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor, ToListener, ToRouter

@@ -8,7 +8,7 @@
 | `Serving` | what others forward to this worker's own shard |
 
 A request for the own shard of a node that leads it passes as it came; the answer goes to its client's Listener. Other
-workers and nodes are known by numbers (`actors.messages.worker_keys`), each of which leads to one shard.
+workers and nodes are known by numbers (`actors.messages.peers`), each of which leads to one shard.
 """
 
 from typing import Any, Final
@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from actors.gateway.access import AccessTable
-from actors.gateway.asked import FORWARD_BYTES, Asked, Voice
 from actors.gateway.client_moves import MOVE_AFTER, ClientMoves
 from actors.gateway.finishing import Finishing
 from actors.gateway.gathers import PartedCall
@@ -24,7 +23,7 @@ from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
 from actors.gateway.sharding import OF_WAITS, SEVERAL, Sharding
-from actors.gateway.under_way import ForwardedClient
+from actors.gateway.under_way import FORWARD_BYTES, Asked, ForwardedClient, Voice
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.answering import send_answers
 from actors.messages.call import Answer, Call, Client, is_strangers
@@ -33,8 +32,16 @@ from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Recon
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner, ToRouter
-from actors.messages.peers import LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
-from actors.messages.worker_keys import shard_of, worker_key
+from actors.messages.peers import (
+    LeaderChanged,
+    PeerBehind,
+    PeerDown,
+    PeerSaid,
+    PeerUnheard,
+    PeerUp,
+    shard_of,
+    worker_key,
+)
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import unpacked_reply

@@ -28,9 +28,8 @@ from actors.gateway.under_way import (
     kind_of,
 )
 from actors.messages.call import Answer, Call, Client, consumes, may_consume
-from actors.messages.peers import LeaderChanged
+from actors.messages.peers import LeaderChanged, node_of, shown
 from actors.messages.rights import Principal, not_allowed
-from actors.messages.worker_keys import node_of, shown
 from net.peers.forwarding import level_of
 from net.protocols import is_told_addresses
 from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE
@@ -87,7 +86,7 @@ class Routing:
 
     `under_way`: what was forwarded, within `credit_bytes`.
 
-    `sibling`: where the shard's owner is in another process of this node, that worker's number (`worker_keys`). It is
+    `sibling`: where the shard's owner is in another process of this node, that worker's number (`worker_key`). It is
     asked what asks about this node; everything else is for the shard's leader, which may be it.
     """
 

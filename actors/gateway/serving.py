@@ -7,17 +7,14 @@ than it takes to be sure that its client is still there is asked about first (`L
 from typing import Final
 
 from actors.gateway.access import AccessTable
-from actors.gateway.asked import Voice
 from actors.gateway.remote_clients import ANSWER_S, LateRequests, RemoteClient, RemoteClients
 from actors.gateway.routing import Routing
-from actors.gateway.under_way import CALL_BYTES
-from actors.messages.audit import RefusedForwarded
+from actors.gateway.under_way import CALL_BYTES, Voice
 from actors.messages.call import Answer, Call, Receiver
-from actors.messages.calls import ClientGone, Execute, RightsChanged
+from actors.messages.calls import ClientGone, Execute, RefusedForwarded, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToListener, ToQueueOwner
-from actors.messages.peers import PeerBehind, PeerUp
-from actors.messages.worker_keys import node_of
+from actors.messages.peers import PeerBehind, PeerUp, node_of
 from actors.runtime.contract import Runtime
 from net.peers.forwarding import PackedReply, packed_reply
 from net.peers.messages import (

@@ -23,8 +23,10 @@ from actors.messages.peers import (
     Reach,
     RootSettled,
     SendPeers,
+    node_of,
+    shard_of,
+    worker_key,
 )
-from actors.messages.worker_keys import node_of, shard_of, worker_key
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import RootMembers, ShardLeader, ShardLeaders

@@ -1,8 +1,8 @@
 """Which shards a request concerns, and what each of them is asked. A machine.
 
-A queue is in one shard (`quorate.shards`), and so is a message. What concerns several shards is asked of each, and the
-answers make one reply: see the gathers in `actors.gateway.gathers`, and `actors.gateway.seeking` for a consume.
-"""
+A queue is in one shard (`quorate.shards`), and so is a message. What concerns several shards is asked of each, and
+the answers make one reply: see the gathers in `actors.gateway.gathers`, and `actors.gateway.scatter_gather` for a
+consume."""
 
 from typing import Final, NamedTuple
 

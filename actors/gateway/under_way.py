@@ -1,16 +1,29 @@
-"""What is under way to other nodes: forwarded calls that are not answered yet, and the credit that bounds them.
+"""What is under way to other nodes and workers: forwarded calls without an answer yet, and their credit.
 
-A machine. Each call has a serial number, by which its answer is known, and a time by which that must be there. What is
-on its way to one node, and what may come back, is counted in bytes: with more than the credit, the next must wait.
+`UnderWay` is a machine. Each call has a serial number, by which its answer is known, and a time by which that must be
+there. What is on its way to one node, and what may come back, is counted in bytes: with more than the credit, the
+next must wait.
+
+`Asked` puts what this worker's clients want of others into frames. Calls for one destination leave together, cut into
+frames that are not too long: the cluster's own words wait behind each. With several clients the next calls mostly
+come in the turn after their answers, and are waited for (`CommitDelay`). `Voice` says what a Router's parts say to
+other nodes and workers, by their keys.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from actors.messages.call import Answer, Call, Client
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToLinks
+from actors.messages.peers import CutPeer, SendPeers, node_of
+from actors.runtime.commit_delay import CommitDelay
+from actors.runtime.contract import Runtime
 from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_length
+from net.peers.forwarding import packed_call
+from net.peers.messages import Forward, ForwardedCall
 from quorate.actions import ASKS_NODE, LOOKS, WAITS
 from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply
 
@@ -47,6 +60,10 @@ LONG_LOOK_BYTES: Final = CREDIT_BYTES // 4
 """Who only looks may be shown as much again and again: so few of those are on their way at once."""
 
 ANSWERED_AT_ONCE: Final = (LOOKS | ASKS_NODE) - WAITS
+
+
+FORWARD_BYTES: Final = 1 << 20
+"""What one frame of forwarded calls or answers has at most, or one of them."""
 
 
 @dataclass(slots=True)
@@ -261,3 +278,85 @@ def call_bytes(call: Call) -> int:
 def is_quick(call: Call) -> bool:
     """Whether it is a part of a list or a status: that says what is missing rather than waiting for it."""
     return call.is_part and call.request.action in ANSWERED_AT_ONCE and not call.request.wait
+
+
+class Voice:
+    """One Router's; `links` is known before any message comes."""
+
+    def __init__(self) -> None:
+        self.links: Mailbox[ToLinks]
+        self.has_ended = False
+
+    def say(self, key: int, message: Any) -> None:
+        """Say this to that one, if there is a link."""
+        if not self.has_ended:
+            self.links.tell(SendPeers((key,), message))
+
+    def cut(self, key: int, reason: str) -> None:
+        """Say that what that one says can't be right."""
+        self.links.tell(CutPeer(key, reason))
+
+
+class Asked:
+    """One Router's, in this life of it, `session`. `forward_bytes`: see `FORWARD_BYTES`."""
+
+    def __init__(self, runtime: Runtime, voice: Voice, forward_bytes: int) -> None:
+        self.session = int(runtime.random() * (1 << 48))
+        self._runtime = runtime
+        self._voice = voice
+        self._forward_bytes = forward_bytes
+        self._unsent: dict[int, list[Forwarding]] = {}
+        self._gathering = CommitDelay()
+        self._is_gathering = False
+
+    @property
+    def _unsent_count(self) -> int:
+        return sum(map(len, self._unsent.values()))
+
+    def forward(self, forwards: list[Forwarding]) -> None:
+        """Send these, now or with more that will come soon."""
+        for one in forwards:
+            self._unsent.setdefault(one.to, []).append(one)
+        self._send_or_gather()
+
+    def answered(self, count: int) -> None:
+        """So many calls were answered: their clients may ask again in a moment."""
+        self._gathering.committed(self._runtime.monotonic(), self._unsent_count, count, is_shared=True)
+
+    def _send_or_gather(self) -> None:
+        is_near = all(to < 0 and not node_of(to) for to in self._unsent)  # written to in microseconds: no wait
+        now = self._runtime.monotonic()
+        if is_near or self._gathering.is_over(now, self._unsent_count):
+            self.send()
+        elif not self._is_gathering:
+            self._is_gathering = True
+            self._runtime.call_later(self._gathering.left_s(now), self._gathered)
+
+    def _gathered(self) -> None:
+        self._is_gathering = False
+        if self._unsent:
+            self._send_or_gather()
+
+    def send(self) -> None:
+        """All that has gathered leaves."""
+        unsent, self._unsent = self._unsent, {}
+        for to, forwards in unsent.items():
+            self._send_to(to, forwards)
+
+    def _send_to(self, to: int, forwards: list[Forwarding]) -> None:
+        calls: list[ForwardedCall] = []
+        size = 0
+        for one in forwards:
+            call = one.call
+            grown = call_bytes(call)
+            if calls and size + grown > self._forward_bytes:
+                self._voice.say(to, Forward(self.session, calls))
+                calls, size = [], 0
+            calls.append(packed_call(one.serial, one.client, call.reply_bytes_max, call.request, call.principal.name))
+            size += grown
+        if calls:
+            self._voice.say(to, Forward(self.session, calls))
+
+    def take_back(self, to: int) -> list[int]:
+        """Take back what has not left for that node or worker; its serial numbers."""
+        return [one.serial for one in self._unsent.pop(to, ())]

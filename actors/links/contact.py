@@ -1,4 +1,4 @@
-"""A worker that links are kept to, known by its key (`actors.messages.worker_keys`).
+"""A worker that links are kept to, known by its key (`actors.messages.peers`).
 
 | kind | who | reached | wanted |
 |---|---|---|---|
@@ -9,7 +9,7 @@
 
 from typing import Final
 
-from actors.messages.worker_keys import node_of, shard_of
+from actors.messages.peers import node_of, shard_of
 from net.peers.link import PeerLink
 from net.peers.messages import Hello
 from net.peers.post import Addressee

@@ -1,8 +1,8 @@
 """Links: to the other nodes, and to the workers of other shards, on this node and on others.
 
-Three kinds of contacts (`actors.links.contact`) have one way of dialling, of sending and of keeping what can't be sent
-yet. A link goes one way: what a worker asks and answers goes over the one that it dialled. What is sent to nobody's
-link is not sent: every message of the protocol may be lost. Only answers to requests wait for the way back.
+Three kinds of contacts (`actors.links.contacts`) have one way of dialling, of sending and of keeping what can't be
+sent yet. A link goes one way: what a worker asks and answers goes over the one that it dialled. What is sent to
+nobody's link is not sent: every message of the protocol may be lost. Only answers to requests wait for the way back.
 
 What comes over a link belongs to the room that its kind names: requests to the Router, who leads what to ShardNews,
 everything else, of the own shard alone, to the Replicator.
@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from actors.links.contact import Contact, shown_address
-from actors.links.contacts import Contacts
-from actors.links.incoming_links import IncomingLinks
+from actors.links.contacts import Contacts, IncomingLinks
 from actors.links.known_nodes import KnownNodes
 from actors.messages.lifecycle import Stop
 from actors.messages.mailbox import Mailbox
@@ -33,8 +32,8 @@ from actors.messages.peers import (
     PeerUp,
     Reach,
     SendPeers,
+    worker_key,
 )
-from actors.messages.worker_keys import worker_key
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting

@@ -1,4 +1,4 @@
-"""Requests on their way, and their answers.
+"""Requests on their way, their answers, and what is written down of who did what.
 
 | message | from | to | meaning |
 |---|---|---|---|
@@ -10,6 +10,8 @@
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status, with the queues' part of it |
+| Audit | Listener | Auditor | write these lines |
+| RefusedForwarded | Router | Listener | what another node forwarded, this one did not allow |
 """
 
 from typing import Any
@@ -74,3 +76,16 @@ class StatusAsked(msgspec.Struct):
 
     call: Call
     shard: dict[str, Any]
+
+
+class Audit(msgspec.Struct):
+    """Each a JSON object: when (`at`, Unix s), who (`principal`), from where, what, and whether it was allowed."""
+
+    lines: list[dict[str, Any]]
+
+
+class RefusedForwarded(msgspec.Struct):
+    """Each call with the right that was missing; node `node_id` had forwarded them."""
+
+    node_id: int
+    refused: list[tuple[Call, str]]

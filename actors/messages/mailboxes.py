@@ -1,12 +1,13 @@
 """What each actor takes: its mailbox's messages. A test holds these to the actors' own tables of handlers."""
 
-from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.calls import (
     Answered,
+    Audit,
     ClientGone,
     ClusterAsked,
     Execute,
     LogAsked,
+    RefusedForwarded,
     Returned,
     RightsChanged,
     StatusAsked,

@@ -16,14 +16,39 @@
 | RootSettled | Replicator, ShardNews | ShardNews, Replicator | whom all shards follow: shard 0 says it to the others |
 | Reach | ShardNews | Links | where another shard's leader is |
 | KeyringChanged | the worker | Links | by which secrets nodes prove themselves from now on |
-"""
+
+Routers and Links know the workers of other shards by numbers below 0 (`worker_key`), where nodes have theirs above
+it."""
 
 import msgspec
 
 from net.peers.messages import Hello, PeerMessage
 from net.peers.proof import Keyring
+from quorate.shards import ID_SHARDS
 from storage.records import Member, Members
 from storage.vote_file import Identity
+
+
+def worker_key(shard: int, node_id: int = 0) -> int:
+    """Give the worker of that shard on node `node_id`, 0: on this node."""
+    return -1 - shard - node_id * ID_SHARDS
+
+
+def node_of(key: int) -> int:
+    """Give the node of a worker; 0: this one."""
+    return key if key > 0 else (-1 - key) // ID_SHARDS
+
+
+def shard_of(key: int) -> int:
+    """Give the shard of a worker."""
+    return (-1 - key) % ID_SHARDS
+
+
+def shown(key: int) -> str:
+    """For people: whom a request was forwarded to."""
+    if key > 0 or node_of(key):
+        return f"node {node_of(key)}"
+    return f"the worker of shard {shard_of(key)}"
 
 
 class LeaderChanged(msgspec.Struct):

@@ -1,9 +1,16 @@
-"""Starting a node's processes from another process, and learning whether it came up."""
+"""Between a node's first process and who started it: another process, or a service manager.
+
+`launch` starts a node and learns whether it came up. `notify` and `notify_reloading` are what the node tells systemd
+(`Type=notify-reload`, by sd_notify(3)).
+"""
 
 import json
+import logging
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -58,3 +65,32 @@ def launch(
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         return process, pipe.read().decode().removeprefix("failed ")
+
+
+log = logging.getLogger("quorate.node")
+
+NOTIFY_READY = "READY=1"
+NOTIFY_STOPPING = "STOPPING=1"
+
+
+def notify_reloading() -> str:
+    """Say that a reload begins; NOTIFY_READY ends it."""
+    return f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
+
+
+def notify(state: str, status: str = "") -> None:
+    """Send `state` to the socket that NOTIFY_SOCKET names, with a `status` for people; nothing if there is none.
+
+    A manager that does not listen is its own fault, and told in the log alone.
+    """
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if not where.startswith(("/", "@")):
+        return
+    text = f"{state}\nSTATUS={status}" if status else state
+    address = "\0" + where[1:] if where.startswith("@") else where
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.setblocking(False)
+            sock.sendto(text.encode(), address)
+    except OSError as error:
+        log.warning("the service manager at %s can't be told %r: %s", where, state.splitlines()[0], error.strerror)

@@ -1,9 +1,8 @@
 """What keeps strangers out, as one node is configured: secrets, certificates, and who may do what.
 
-Loaded by the supervisor, which refuses to start with what can't be used, and by each worker; and again by both when the
-configuration is read again. What is open keeps what it has begun with: connections their certificates, links their
-secret as long as that is valid.
-"""
+Loaded by the supervisor, which refuses to start with what can't be used, and by each worker; and again by both when
+the configuration is read again. What is open keeps what it has begun with: connections their certificates, links
+their secret as long as that is valid."""
 
 import os
 import ssl
@@ -14,9 +13,8 @@ from typing import Final
 
 from actors.gateway.access import AccessTable
 from actors.node import config as configuration
-from actors.node.access_file import AccessFileError, read_access
 from actors.node.config import NodeConfig
-from actors.node.secret_file import SecretError, valid_keys
+from actors.node.private_files import AccessFileError, SecretError, read_access, valid_keys
 from net.peers.proof import NONCE_BYTES, Keyring
 from net.sockets import is_loopback
 from net.tls import TlsError, node_contexts, server_context

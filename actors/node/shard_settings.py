@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.pushing import Lateness
-from actors.gateway.asked import FORWARD_BYTES
 from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
+from actors.gateway.under_way import FORWARD_BYTES
 from actors.queues.node_view import COMMIT_PIECE
 from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms

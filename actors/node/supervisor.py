@@ -1,8 +1,8 @@
 """The supervisor: a node's first process. Starts a worker for each shard, again when one dies, reloads, stops in order.
 
 Run by `qctl node start` as `python -m quorate_server supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
-`flags` and `ready_fd` (where to say "ready" or why not, or null). It does little on purpose, since it must not be what
-fails: of the workers' code, which they are forked with, it runs nothing itself.
+`flags` and `ready_fd` (where to say "ready" or why not, or null). It does little on purpose, since it must not be
+what fails: of the workers' code, which they are forked with, it runs nothing itself.
 
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """
@@ -26,15 +26,12 @@ import quorate_compiled
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
 from actors.node.config_file import ConfigError
-from actors.node.console_process import ConsoleProcess
-from actors.node.founding import FoundingError, founded
+from actors.node.data_folder import FoundingError, HeldError, NodeLock, Reload, founded, note_reload
+from actors.node.launch import NOTIFY_READY, NOTIFY_STOPPING, notify, notify_reloading
 from actors.node.logs import let_go_of_log, set_up_logging
-from actors.node.node_lock import HeldError, NodeLock
 from actors.node.own_port import when_free
-from actors.node.reload_outcome import Reload, note
+from actors.node.processes import TOLD, ConsoleProcess, WorkerProcess
 from actors.node.security import load_security
-from actors.node.service_manager import READY, STOPPING, reloading, tell
-from actors.node.worker_process import TOLD, WorkerProcess
 from net.protocols import PROTOCOLS
 
 log = logging.getLogger("quorate.node")
@@ -268,7 +265,7 @@ class Supervisor:
             quorate_compiled.running(), config["data_dir"], said,
         )  # fmt: skip
         self._say("ready")
-        tell(READY, f"node {config['node_id']} on {config['host']}:{config['port']}")
+        notify(NOTIFY_READY, f"node {config['node_id']} on {config['host']}:{config['port']}")
 
     def _tell_faults(self) -> None:
         """Every worker is to know which of the others do not run, so that any of them can say it."""
@@ -291,7 +288,7 @@ class Supervisor:
         if self._is_stopping:
             return
         log.info("stopping")
-        tell(STOPPING)
+        notify(NOTIFY_STOPPING)
         self._is_stopping = True
         self._kill_at = time.monotonic() + STOP_S
         for worker in self._workers:
@@ -299,7 +296,7 @@ class Supervisor:
                 worker.control.send({"stop": True})
 
     def _begin_reload(self) -> None:
-        tell(reloading())
+        notify(notify_reloading())
         said: list[str] = []
         is_taken = self._take_configuration(said)
         self._reloads += 1
@@ -324,11 +321,11 @@ class Supervisor:
         if outcome is None:
             return
         self._reload = None
-        tell(READY)
+        notify(NOTIFY_READY)
         if outcome.without:
             log.warning("%s", "; ".join(outcome.said[-len(outcome.without) :]))
         try:
-            note(Path(self._config["data_dir"]), outcome)
+            note_reload(Path(self._config["data_dir"]), outcome)
         except OSError as error:
             log.warning("what came of the reload can't be noted: %s", error)
 

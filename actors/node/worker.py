@@ -28,11 +28,10 @@ from actors.messages.mailboxes import ToStopper
 from actors.messages.measures import ClientCounts
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
-from actors.node.assembly import ShardActors, start_shard
+from actors.node.assembly import OpenShard, ShardActors, open_shard, start_shard
 from actors.node.config import NodeConfig
 from actors.node.control import EXIT_UNUSABLE, Control
 from actors.node.logs import set_up_logging
-from actors.node.opening import OpenShard, open_shard
 from actors.node.own_port import own_port
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
@@ -44,9 +43,8 @@ from actors.node.settings_from_config import (
     shard_settings,
 )
 from actors.node.shard_settings import ShardSettings
-from actors.runtime.asyncio_runtime import AsyncioRuntime
+from actors.runtime.asyncio_runtime import AsyncioRuntime, Collector
 from actors.runtime.blocking import mark_loop_thread
-from actors.runtime.collector import Collector
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder

@@ -3,8 +3,8 @@
 A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
 for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease
 is over until a majority is heard: another may lead by now, and what it did would be undone, and its outcome unknown.
-All others answer only what is asked about themselves, and give the rest back to the Router, which finds out who leads.
-"""
+All others answer only what is asked about themselves, and give the rest back to the Router, which finds out who
+leads."""
 
 from collections.abc import Callable
 
@@ -17,8 +17,7 @@ from actors.queues.delivery import Delivery
 from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
-from actors.queues.put_off import PutOff, some_are_strangers
-from actors.queues.strangers_slice import Departures, StrangersSlice
+from actors.queues.put_off import Departures, PutOff, StrangersSlice, some_are_strangers
 from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER

@@ -12,18 +12,16 @@ from msgspec.structs import astuple
 from actors.messages.call import Call, may_consume
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
-from actors.queues.clocks import LeaderClock
+from actors.queues.clocks import LeaderClock, Ripening
 from actors.queues.delivery import Delivery
-from actors.queues.in_pieces import InPieces
+from actors.queues.in_pieces import InPieces, NamedMessages
 from actors.queues.ledger import Ledger
+from actors.queues.log_head import Readers
 from actors.queues.message_replies import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.moving import Moving
-from actors.queues.named_messages import NamedMessages
 from actors.queues.node_view import Limits, NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
-from actors.queues.readers import Readers
-from actors.queues.ripening import Ripening
 from actors.queues.settling import Confirming, Settling
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (

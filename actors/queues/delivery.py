@@ -18,10 +18,8 @@ from typing import Final
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
-from actors.queues.clocks import QueueAlarms
-from actors.queues.ending import Ending
-from actors.queues.handing_out import HandingOut
-from actors.queues.idle_queues import IdleQueues
+from actors.queues.clocks import IdleQueues, QueueAlarms
+from actors.queues.handing_out import Ending, HandingOut
 from actors.queues.ledger import Ledger
 from actors.queues.wait_queues import ESCAPED, Waiter, WaitQueues, most_reply_bytes, nothing
 from quorate.protocol import ErrorWord, Reply, refusal

@@ -1,8 +1,12 @@
-"""Handing out: what is logged, and what its client is told, when messages go to somebody. A part of the broker's
-delivery.
+"""How messages leave their line: they are handed out to somebody, or end. Machines, parts of the broker's delivery.
 
-A message that may come again goes in flight, and its reply leaves at once; one that is delivered at most once is gone,
-or kept in flight until it expires, and its reply waits until that is committed.
+`HandingOut`: what is logged, and what its client is told, when messages go to somebody. A message that may come again
+goes in flight, and its reply leaves at once; one that is delivered at most once is gone, or kept in flight until it
+expires, and its reply waits until that is committed.
+
+`Ending`: a message that may not be delivered any more is dropped, or goes to the dead letter queue. One that was
+delivered before ends when it has expired, or was delivered as often as its queue lets it be; one that was not ends
+only if it was produced to go when it expires: to be dropped, and then it is in no dead letter queue, or to be buried.
 """
 
 from itertools import islice
@@ -12,10 +16,11 @@ from actors.messages.call import Call
 from actors.queues.clocks import QueueAlarms
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import delivered_reply, facts_of
-from quorate.protocol import JobFacts, Request
-from storage.message import Message, is_kept
+from quorate.protocol import TIME_MAX_S, JobFacts, Request
+from storage.message import Message, is_buried, is_dropped, is_endless, is_kept
 from storage.message_ids import SHARDS_MAX, named, newest_record
-from storage.records import PAYLOADS_LEVEL, Deliver, Expire, Take
+from storage.queue_state import QueueState
+from storage.records import PAYLOADS_LEVEL, WORKERS_LEVEL, Bury, Deliver, Expire, Take
 
 _Deliver: Final = Deliver
 _Take: Final = Take
@@ -119,3 +124,52 @@ class HandingOut:
             return max(expires_at, now)  # it is kept
         at = now + retry_s
         return expires_at if now < expires_at <= at else at
+
+
+class Ending:
+    """Of one shard. The messages that it is given are in no index."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def is_due(self, queue: QueueState, message: Message) -> bool:
+        """Whether a message may not be delivered any more."""
+        if message.deliveries:
+            return self._ledger.now >= message.expires_at or 0 < queue.max_deliveries <= message.deliveries
+        return self._ledger.now >= message.expires_at and is_dropped(message.marks)
+
+    def _is_dropped(self, message: Message) -> bool:
+        if message.deliveries and is_kept(message.marks) and not message.retry_s:
+            return True  # it was given to somebody, and is given to nobody again, whatever queue it would be in
+        if self._ledger.now < message.expires_at or not is_dropped(message.marks):
+            return False
+        return not is_buried(message.marks)
+
+    def end(self, queue: QueueState, messages: list[Message]) -> list[Message]:
+        """Drop them, or move them to the dead letter queue; returns those that are there now, to be placed."""
+        is_kept = queue.dead_letter is not None
+        buried = [message for message in messages if not self._is_dropped(message)] if is_kept else []
+        if len(buried) < len(messages):
+            dropped = [message for message in messages if self._is_dropped(message)] if buried else messages
+            self._ledger.append(Expire(queue.name, *named(dropped)))
+        if buried:
+            self.bury(queue, buried, None)
+        return buried
+
+    def bury(self, queue: QueueState, messages: list[Message], reason: str | None) -> None:
+        """Move them to the dead letter queue, which there is; they are to be placed."""
+        ledger, to = self._ledger, queue.dead_letter
+        assert to is not None
+        ids, previous = named(messages)
+        now = ledger.now
+        ledger.make_queue(to)
+        default_ttl_s = ledger.state.queues.get(to, ledger.new_queue).default_ttl_s
+        expires_at = min(now + default_ttl_s, TIME_MAX_S)
+        counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
+        times = [now] * len(ids), [expiry_of(message, expires_at) for message in messages]
+        ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))
+
+
+def expiry_of(message: Message, expires_at: float) -> float:
+    """When it expires in another queue, where others do so then (Unix s)."""
+    return message.expires_at if is_endless(message) else expires_at

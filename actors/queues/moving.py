@@ -11,10 +11,10 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
-from actors.queues.ending import expiry_of
+from actors.queues.handing_out import expiry_of
 from actors.queues.in_pieces import InPieces, Many
 from actors.queues.ledger import Ledger
-from actors.queues.positions import READY_KEY, key_of, told
+from actors.queues.message_replies import READY_KEY, key_of, told
 from quorate.actions import Right
 from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
+from actors.queues.clocks import IDLE_S
 from actors.queues.handing_out import KEPT_MAX
-from actors.queues.idle_queues import IDLE_S
 from actors.queues.in_pieces import SETTLE_PIECE
 from storage.queue_state import ORIGINAL, NewQueue
 from storage.undo import PIECE_STEPS

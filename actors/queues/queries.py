@@ -11,12 +11,11 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings, QueueRows, totals_of
+from actors.queues.log_head import Readers
+from actors.queues.message_replies import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.node_view import NodeView
-from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.queue_admin import paused_word
-from actors.queues.readers import Readers
-from actors.queues.scanning import Scanning, fitting, view_for
-from actors.queues.summing import Summing, Sums
+from actors.queues.scanning import Scanning, Summing, Sums, fitting, view_for
 from quorate.actions import Right
 from quorate.protocol import (
     Action,

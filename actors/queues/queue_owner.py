@@ -35,10 +35,9 @@ from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appending import Appender, Appending
 from actors.queues.broker import Broker
 from actors.queues.clocks import Alarm
-from actors.queues.head_rows import HeadRows
-from actors.queues.interlude import Interlude
 from actors.queues.ledger import Ledger
-from actors.queues.leftovers import Leftovers
+from actors.queues.leftovers import Interlude, Leftovers
+from actors.queues.log_head import HeadRows
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime, Timer

@@ -1,27 +1,59 @@
-"""Scans of all queues or messages of a shard, and what is due next: some of it at a time, and others have their turn.
+"""Looking at all queues or messages of a shard: some at a time, and others have their turn. Machines of `Queries`.
 
-A machine; part of `Queries`. Who scans a million messages asks thousands of times for the next few, as soon as it has
-those before. So each such request waits for the next turn of its host: whoever else has come meanwhile goes first.
+`Scanning`: scans, and what is due next. Who scans a million messages asks thousands of times for the next few, as
+soon as it has those before. So each such request waits for the next turn of its host: whoever else has come meanwhile
+goes first.
+
+`Soonest`: the messages whose time comes first, of all queues, for who shows what a node is about to do. `Summing`:
+what all queues have together. Whoever asks for it every few seconds makes the rates of each queue known by that, too:
+nothing else is counted for it.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from heapq import heappush, heappushpop
+from itertools import islice
+from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import state_of, view_of
 from actors.queues.node_view import NodeView
-from actors.queues.soonest import PLACES, Soonest
 from quorate.actions import Right
 from quorate.protocol import MessageView, Reply, ScanReply, done
 from storage.message import Message, weight
 from storage.message_ids import SHARDS_MAX
 from storage.name_buckets import BUCKETS
+from storage.queue_state import NEVER, QueueState
+from storage.records import Place
 from storage.state import ShardState
 
+SOONEST_NAMES: Final = 200
+"""Queues that one piece looks at: some 1 ms, where each has some that are soon."""
+
+SOONEST_LOOKED: Final = 5000
+"""Messages that one piece looks at: some 1.5 ms."""
+
+SOONEST_LOOKED_MAX: Final = 200_000
+"""Of a queue: what stands behind so many that expire while they are ready, or may not come in, is not found."""
+
+PLACES: Final = {"delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
+
+
+SUMMED_AT_ONCE: Final = 500
+"""Queues that one piece looks at: some 0.5 ms, and 4 where each of them has sixteen priorities."""
+
+PRIORITIES_LOOKED_AT: Final = 16
+
+RATES_S: Final = 60.0
+"""What came and left since somebody looked longer ago than that is no rate of now."""
+
+FRESH_S: Final = 1.0
+"""Sums are given again to whoever asks within that time: nobody makes the node count for each of his requests."""
+
 SCAN_DEFAULT: Final = 100
+
 SCAN_MAX: Final = 2000
 """Messages that one piece looks at for those that are meant: some 0.3 ms."""
 
@@ -30,6 +62,219 @@ SCAN_PIECE: Final = 100
 
 SOONEST_MAX: Final = 200
 """So many messages a reply tells at most of those that are due next."""
+
+
+class _Search:
+    """For one call: the `best` so far, the latest of them first (a heap of negated times and ids).
+
+    `seen`: up to this queue all are looked at, of itself what stands up to `key`, if there is one: `looked` messages.
+    """
+
+    def __init__(self, call: Call, place: int, count: int) -> None:
+        self.call = call
+        self.place = place
+        self.count = count
+        self.seen = ""
+        self.key: tuple[float, int] | None = None
+        self.looked = 0
+        self.best: list[tuple[float, int]] = []
+
+
+class Soonest:
+    """`done` is called with each call and its messages, in the order of their times."""
+
+    def __init__(self, ledger: Ledger, done: Callable[[Call, list[Message]], None]) -> None:
+        self._state = ledger.state
+        self._done = done
+        self._open: deque[_Search] = deque()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._open)
+
+    def ask(self, call: Call, place: int, count: int) -> None:
+        """Look for the first `count` in that place."""
+        self._open.append(_Search(call, place, count))
+
+    def go_on(self) -> None:
+        """Look at some more queues for the one that has waited longest; behind the last, answer."""
+        search = self._open.popleft()
+        if search.call.client.is_gone:
+            self._done(search.call, [])  # nobody reads it
+            return
+        names, rights = self._state.names, search.call.principal.rights
+        at = names.bisect_right(search.seen) if search.key is None else names.bisect_left(search.seen)
+        room, some = SOONEST_LOOKED, list(names.islice(at, at + SOONEST_NAMES))
+        for name in some:
+            if search.key is not None and name != search.seen:  # the queue that it stopped in is gone
+                search.key = None
+            search.seen = name
+            if rights.may(Right.LOOK, name):
+                room -= self._look(search, self._state.queues[name], room)
+            if room <= 0:
+                break
+        if len(some) == SOONEST_NAMES or room <= 0:
+            self._open.append(search)
+            return
+        live = self._state.messages
+        found = [live.get(-msg_id) for _, msg_id in sorted(search.best, reverse=True)]
+        self._done(search.call, [message for message in found if message is not None])
+
+    def _look(self, search: _Search, queue: QueueState, room: int) -> int:
+        """Look at up to `room` of the queue's messages; how many there were. `key` tells where to go on."""
+        place, best, count, live = search.place, search.best, search.count, self._state.messages
+        begun, search.key = search.key, None
+        if begun is None:
+            search.looked = 0
+        if not (queue.delayed if place == Place.DELAYED else queue.in_flight):
+            return 0
+        looked, order = 0, queue.order_of(place)
+        if begun is None and len(best) >= count and order.first[0] >= -best[0][0]:
+            return 0  # nothing here is sooner than the latest of them, which is known from one look
+        for due_at, msg_id in islice(order if begun is None else order.behind(begun), room):
+            if len(best) >= count and due_at >= -best[0][0]:
+                return looked
+            looked += 1
+            if live[msg_id].place == place:
+                if len(best) < count:
+                    heappush(best, (-due_at, -msg_id))
+                else:
+                    heappushpop(best, (-due_at, -msg_id))
+        search.looked += looked
+        if looked == room and search.looked < SOONEST_LOOKED_MAX:
+            search.key = (due_at, msg_id)
+        return looked
+
+    def take_open(self) -> list[Call]:
+        """Hand over the calls that are not answered; they do not go on."""
+        calls = [search.call for search in self._open]
+        self._open.clear()
+        return calls
+
+
+def oldest_ready(queue: QueueState) -> float | None:
+    """Since when the message is ready that is so for longest: the first of each priority is looked at, 16 of them."""
+    ready, oldest = queue.ready, None
+    key = ready.first if ready else None
+    for _ in range(PRIORITIES_LOOKED_AT):
+        if key is None:
+            break
+        oldest = key[1] if oldest is None else min(oldest, key[1])
+        key = ready.first_behind((key[0], NEVER, 0))
+    return oldest
+
+
+class Sums:
+    """Messages by state, the oldest that is ready (Unix s), those in dead letter queues; `at`: when (Unix s).
+
+    Nobody is expected to take what is in a queue for dead letters, or in a paused one: these make none the oldest.
+    `dead` are the queues for dead letters that are known, `dead_letter_queues` those that are found.
+    """
+
+    def __init__(self, dead: set[str]) -> None:
+        self.dead = dead
+        self.ready = self.delayed = self.in_flight = self.dead_letters = 0
+        self.oldest: float | None = None
+        self.at = 0.0
+        self.dead_letter_queues: set[str] = set()
+
+    def add(self, queue: QueueState) -> None:
+        """One queue more."""
+        self.ready += len(queue.ready)
+        self.delayed += queue.delayed
+        self.in_flight += queue.in_flight
+        self.find_dead(queue)
+        if queue.name in self.dead:
+            self.dead_letters += queue.size
+            return
+        since = None if queue.paused else oldest_ready(queue)
+        if since is not None and (self.oldest is None or since < self.oldest):
+            self.oldest = since
+
+    def find_dead(self, queue: QueueState) -> None:
+        """Note which queue is for its dead letters, if one is."""
+        if queue.dead_letter is not None:
+            self.dead_letter_queues.add(queue.dead_letter)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """As a reply has it."""
+        states = {"ready": self.ready, "delayed": self.delayed, "in_flight": self.in_flight}
+        return {"messages": states, "oldest": self.oldest, "dead_letters": self.dead_letters}
+
+
+class Summing:
+    """`done` is called with each call and the sums that it asked for."""
+
+    def __init__(self, ledger: Ledger, done: Callable[[Call, Sums], None]) -> None:
+        self._state = ledger.state
+        self._counting = ledger.counting
+        self._done = done
+        self._looked_at = self._seconds = self._last_seconds = 0.0
+        self._last = Sums(set())
+        self._open: Sums | None = None
+        self._finds_dead = True
+        self._seen = ""
+        self._waiting: list[Call] = []
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return self._open is not None
+
+    def ask(self, now: float, call: Call) -> None:
+        """Answer at once from sums that are fresh, or when they are made (Unix s)."""
+        if self._open is None and 0 <= now - self._last.at < FRESH_S:
+            self._done(call, self._last)
+            return
+        self._waiting.append(call)
+        if self._open is None:
+            seconds = now - self._looked_at
+            self._looked_at, self._seconds = now, seconds if 0 < seconds < RATES_S else 0.0
+            self._open, self._seen = Sums(self._last.dead_letter_queues), ""
+            self._finds_dead = self._last.at == 0.0
+            self.go_on(now)
+
+    def has_rates(self, now: float) -> bool:
+        """Whether each queue's `came` and `left` are of now."""
+        return self._last_seconds > 0 and now - self._looked_at < RATES_S
+
+    def go_on(self, now: float) -> None:
+        """Look at some more queues; behind the last, answer."""
+        sums, state = self._open, self._state
+        if sums is None:
+            return
+        names, queues = state.names, state.queues
+        at = names.bisect_right(self._seen)
+        some = list(names.islice(at, at + SUMMED_AT_ONCE))
+        is_last = len(some) < SUMMED_AT_ONCE
+        self._seen = "" if is_last else some[-1]
+        if self._finds_dead:  # before the first time: later it is known from the time before
+            for name in some:
+                sums.find_dead(queues[name])
+            if is_last:
+                self._finds_dead = False
+                sums.dead = set(sums.dead_letter_queues)
+            return
+        for name in some:
+            sums.add(queues[name])
+            totals = self._counting.of(name)
+            if totals is not None:
+                totals.look(self._seconds)
+        if not is_last:
+            return
+        sums.at = now
+        waiting, self._waiting = self._waiting, []
+        self._last, self._open, self._last_seconds = sums, None, self._seconds
+        for call in waiting:
+            self._done(call, sums)
+
+    def take_open(self) -> list[Call]:
+        """Whose sums are not ready; they do not go on."""
+        waiting, self._waiting = self._waiting, []
+        self._open = None
+        return waiting
 
 
 def view_for(call: Call, state: ShardState, message: Message) -> MessageView:

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
-from actors.queues.in_pieces import Many
+from actors.queues.in_pieces import Many, NamedMessages, count_of, only
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
-from actors.queues.named_messages import NamedMessages, count_of, only
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done, refusal
 from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record

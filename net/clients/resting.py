@@ -1,6 +1,6 @@
 """Whether a stranger is heard, or rests since strangers have taken more time than they have. A machine.
 
-`actors/gateway/rests.py` says who rests, and for how long.
+`actors/gateway/turns.py` says who rests, and for how long.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.node.secret_file import new_secret, write_secrets
+from actors.node.private_files import new_secret, write_secrets
 from net.peers.proof import OPENING_BYTES, Keyring
 from quorate import Client
 from tests.cluster import Cluster, wait_for

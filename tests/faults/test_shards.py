@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from actors.node.node_lock import LOCK_NAME
+from actors.node.data_folder import LOCK_NAME
 from quorate import Client, QuorateError, RefusedError
 from quorate.protocol import Action
 from quorate.shards import shard_of_queue

@@ -15,8 +15,7 @@ from actors.gateway.listener_limits import ListenerLimits
 from actors.links.links import Links
 from actors.messages.log import Deposed, Promoted
 from actors.messages.rights import EVERY_RIGHT
-from actors.node.assembly import start_shard
-from actors.node.opening import open_shard
+from actors.node.assembly import open_shard, start_shard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.node_view import Limits
 from net.clients.connection import Connection

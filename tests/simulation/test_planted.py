@@ -16,19 +16,18 @@ import pytest
 import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
+from actors.disk.checkpointer import Retention, RetentionLimits
 from actors.disk.disk_lane import DiskLane
-from actors.disk.retention import Retention, RetentionLimits
 from actors.disk.write_ways import Place as WritePlace
 from actors.disk.write_ways import WriteWays
-from actors.gateway.seeking import Seeking
+from actors.gateway.scatter_gather import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues import message_replies, moving
+from actors.queues.clocks import IdleQueues, Ripening
 from actors.queues.delivery import Delivery
-from actors.queues.head_rows import HeadRows
-from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
-from actors.queues.ripening import Ripening
+from actors.queues.log_head import HeadRows
 from actors.queues.settling import Confirming
 from net.peers.messages import Pull, Push
 from quorate.protocol import MessageView, Reply
@@ -325,7 +324,7 @@ def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
         honest(self, max(now, shown[0]), rest)
         self.placed_at = now
 
-    patch.setattr("actors.node.opening.recover", recover)
+    patch.setattr("actors.node.assembly.recover", recover)
     patch.setattr(ShardState, "finish_loading", finish_loading)
 
 
@@ -475,7 +474,7 @@ def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.Monkey
 
 def _fence_open(patch: pytest.MonkeyPatch) -> None:
     """Whoever names a message settles it, whichever delivery is meant."""
-    patch.setattr("actors.queues.named_messages._deliveries_of", lambda request, delivery: _Any())
+    patch.setattr("actors.queues.in_pieces._deliveries_of", lambda request, delivery: _Any())
     true = Confirming.confirm
 
     def confirm(self: Confirming, call: Any) -> None:
@@ -527,13 +526,13 @@ def _headers_lost(patch: pytest.MonkeyPatch) -> None:
 
 def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What is to be dropped when it expires waits as all others do."""
-    patch.setattr("actors.queues.ending.is_dropped", lambda marks: False)
+    patch.setattr("actors.queues.handing_out.is_dropped", lambda marks: False)
     patch.setattr("storage.queue_state.is_dropped", lambda marks: False)
 
 
 def _dropped_unasked(patch: pytest.MonkeyPatch) -> None:
     """Everything is dropped when it expires."""
-    patch.setattr("actors.queues.ending.is_dropped", lambda marks: True)
+    patch.setattr("actors.queues.handing_out.is_dropped", lambda marks: True)
     patch.setattr("storage.queue_state.is_dropped", lambda marks: True)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from actors.cluster.admin import ClusterAdmin
-from actors.cluster.balancing import Balancing
 from actors.cluster.replicator_settings import ReplicatorSettings
+from actors.cluster.root_members import Balancing
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.lifecycle import HandedOver

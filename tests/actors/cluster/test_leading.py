@@ -3,9 +3,9 @@
 import pytest
 
 from actors.cluster.admin import ClusterAdmin
-from actors.cluster.balancing import Balancing
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.replicator_settings import ReplicatorSettings
+from actors.cluster.root_members import Balancing
 from actors.messages.election import Standing
 from actors.messages.log import Append, Drain, LogAdvanced
 from actors.messages.peers import SendPeers

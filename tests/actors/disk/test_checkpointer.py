@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.disk.checkpointer import Checkpointer
-from actors.disk.retention import RetentionLimits
+from actors.disk.checkpointer import Checkpointer, RetentionLimits
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,

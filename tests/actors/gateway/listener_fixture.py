@@ -9,8 +9,7 @@ from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.answering import send_answers
-from actors.messages.audit import Audit
-from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
+from actors.messages.calls import Answered, Audit, ClientGone, Execute, RightsChanged
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
 from net.clients.connection import Connection

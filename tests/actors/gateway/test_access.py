@@ -6,10 +6,10 @@ import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
 from actors.gateway.auditing import ALLOWED_MAX
-from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Call
+from actors.messages.calls import RefusedForwarded
 from actors.messages.rights import EVERY_RIGHT, Principal, Rights
-from actors.node.access_file import rights_of
+from actors.node.private_files import rights_of
 from quorate.actions import Right
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref

@@ -6,7 +6,7 @@ from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
 from actors.gateway.client_identities import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
 from actors.gateway.listener import NEWCOMERS
 from actors.messages.rights import Rights
-from actors.node.access_file import rights_of
+from actors.node.private_files import rights_of
 from quorate.protocol import Action
 from tests.actors.gateway.listener_fixture import Guest, ListenerFixture
 

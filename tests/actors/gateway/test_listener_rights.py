@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.messages.rights import CACHED_MAX, EVERY_RIGHT, Principal, Rights, not_allowed
-from actors.node.access_file import rights_of
+from actors.node.private_files import rights_of
 from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
 from quorate.protocol import Action, Request
 from storage.kinds import KINDS

@@ -13,8 +13,7 @@ from actors.links.links import Links
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute
 from actors.messages.lifecycle import Stop
-from actors.messages.peers import LeaderChanged
-from actors.messages.worker_keys import worker_key
+from actors.messages.peers import LeaderChanged, worker_key
 from net.peers.greeting import Greeting
 from net.peers.link import Connected, PeerLink
 from net.peers.messages import Hello

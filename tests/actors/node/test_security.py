@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from actors.node.config import load
-from actors.node.secret_file import SecretError, new_secret, read_secrets, valid_keys, write_secrets
+from actors.node.private_files import SecretError, new_secret, read_secrets, valid_keys, write_secrets
 from actors.node.security import load_security
 
 NODES = '[{"node_id": 1, "host": "192.0.2.1", "port": 5}]'

@@ -7,7 +7,7 @@ from actors.messages.lifecycle import Stop
 from actors.messages.log import Deposed, Drain, Drained
 from actors.messages.rights import Principal
 from actors.queues.node_view import Limits
-from actors.queues.strangers_slice import SHARE, SLICE_S
+from actors.queues.put_off import SHARE, SLICE_S
 from quorate.protocol import Action
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from actors.messages.call import Call
 from actors.messages.sorting import OF_FULL, SORTS, rank
 from actors.queues.listing import LIST_NAMES
-from actors.queues.summing import SUMMED_AT_ONCE
+from actors.queues.scanning import SUMMED_AT_ONCE
 from quorate.protocol import Action, Request
 from tests.actors.queues.shard import NOBODY, Shard
 

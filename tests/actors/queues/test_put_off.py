@@ -18,9 +18,8 @@ from actors.queues.ledger import Ledger
 from actors.queues.leftovers import LET_GO_MAX
 from actors.queues.node_view import Limits
 from actors.queues.owner_stage import OwnerStage
-from actors.queues.put_off import AT_ONCE, PutOff
+from actors.queues.put_off import AT_ONCE, OTHERS_S, SHARE, SLICE_S, PutOff
 from actors.queues.queue_owner import Pieces
-from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S
 from quorate.protocol import Action, MonitorReply, Request
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries

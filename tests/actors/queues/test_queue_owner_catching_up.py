@@ -8,8 +8,8 @@ from actors.messages.call import Call
 from actors.messages.calls import Execute, Returned, RightsChanged
 from actors.messages.log import Apply, Drain, Drained, LogAdvanced, Promoted, StateDropped, StateLoaded, Undrain
 from actors.messages.rights import Principal, Rights
+from actors.queues.clocks import TURN_MESSAGES
 from actors.queues.delivery import TURN_WORK_MAX
-from actors.queues.ripening import TURN_MESSAGES
 from quorate.protocol import Action, Request
 from storage.entry import StoredEntry
 from storage.entry_codec import decode, encode

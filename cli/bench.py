@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from cli.output import AsJson, Host, Port, credentials, fail, print_json, speaking
+from cli.output import AsJson, asked_nodes, asking, credentials, fail, print_json
 from quorate.protocol import Action
 
 app = typer.Typer(add_completion=False)
@@ -81,24 +81,23 @@ class _Connection:
 
 
 @app.command()
-@speaking
+@asking
 def bench(
     connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=10_000)] = 8,
     requests: Annotated[int, typer.Option("--requests", "-n", min=3, help="In all.")] = 30_000,
     queues: Annotated[int, typer.Option(min=1, help="Spread over so many queues.")] = 1,
     size: Annotated[int, typer.Option(min=0, help="Bytes of each message's data.")] = 32,
     retry: Annotated[float, typer.Option(min=0, help="Seconds; 0: at most once.")] = 60.0,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
     as_json: AsJson = False,
 ) -> None:
     """Measure a running node: produce, consume and confirm in a closed loop."""
+    asked = asked_nodes()[0]
     selector = selectors.DefaultSelector()
     data = "x" * size
     each = max(requests // connections, 3)
     latencies: list[float] = []
     open_connections = [
-        _Connection(host, port, f"qctl-bench-{index % queues}", data, retry) for index in range(connections)
+        _Connection(*asked, f"qctl-bench-{index % queues}", data, retry) for index in range(connections)
     ]
     begun = time.perf_counter()
     for connection in open_connections:

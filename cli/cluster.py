@@ -15,7 +15,21 @@ import typer
 from actors.node.data_folder import holder_of
 from actors.node.launch import READY, launch
 from cli.cluster_view import show_spread
-from cli.output import UNWELL, AsJson, Host, Port, client, console, credentials, fail, print_json, print_table, speaking
+from cli.output import (
+    UNWELL,
+    AsJson,
+    asked_nodes,
+    asking,
+    client,
+    client_at,
+    console,
+    credentials,
+    fail,
+    print_json,
+    print_table,
+    shown_asked,
+    speaking,
+)
 from cli.secret import SECRET_FILE, make_secret, secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
 from quorate.protocol import DOWN, Action, ErrorWord
@@ -29,13 +43,13 @@ COLUMNS = ["node_id", "address", "clients", "role", "state", "committed", "lag",
 
 
 @app.command()
-@speaking
-def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+@asking
+def status(as_json: AsJson = False) -> None:
     """Show the members, who leads, and how far each is. Any node can be asked.
 
     Exit code 3 if no node leads, or no majority of those that vote is up and follows.
     """
-    with client(host, port) as connection:
+    with client() as connection:
         reply = connection.status()
         spread = connection.cluster() if len(reply["shards"]) > 1 else None
     if spread is not None:
@@ -96,7 +110,7 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     if "client_port" not in member:
         return row
     try:
-        with client(member["client_host"], member["client_port"], timeout=2) as connection:
+        with client_at(member["client_host"], member["client_port"], timeout=2) as connection:
             reply = connection.status()
     except QuorateError as error:
         is_silent = isinstance(error.__cause__, ConnectionRefusedError)  # else somebody is there, and says why not
@@ -115,32 +129,30 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
 
 
 @app.command()
-@speaking
-def init(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def init() -> None:
     """Found a cluster now with this node, which adds the nodes that it lists as soon as they are there.
 
     Nodes that all list each other need no init: they make a cluster as soon as all of them are up.
     """
-    with client(host, port) as connection:
+    with client() as connection:
         connection.request(Action.NODE_INIT)
-    console.print(f"{host}:{port} founds a cluster")
+    console.print(f"{shown_asked()} founds a cluster")
 
 
 @app.command("add-node")
-@speaking
+@asking
 def add_node(
     node_id: NodeId,
     address: Annotated[str, typer.Argument(help="Where nodes reach it, as its cluster_node_list says: HOST:PORT.")],
     timeout: Patience = 120.0,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Add a node, and wait until it has caught up and votes. Its data folder must be empty."""
     its_host, _, its_port = address.rpartition(":")
     its_host = its_host.strip("[]")
     if not its_host or not its_port.isdigit():
         raise fail(f"{address}: HOST:PORT is wanted")
-    with client(host, port) as connection:
+    with client() as connection:
         _change(connection, timeout, command="add", node_id=node_id, host=its_host, port=int(its_port))
         console.print(f"node {node_id} at {address} is to be added; waiting until it has caught up")
         _wait(
@@ -152,13 +164,13 @@ def add_node(
 
 
 @app.command("remove-node")
-@speaking
-def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def remove_node(node_id: NodeId, timeout: Patience = 30.0) -> None:
     """Do without a node. If it leads, another leads first. Any node can be asked, the one that goes as well."""
-    with client(host, port) as connection:
+    with client() as connection:
         members = _running(connection.status())["members"]
     others = [(m["client_host"], m["client_port"]) for m in members if m["node_id"] != node_id and "client_port" in m]
-    with Client(nodes=others or [(host, port)], timeout=timeout, credentials=credentials()) as connection:
+    with Client(nodes=others or asked_nodes(), timeout=timeout, credentials=credentials()) as connection:
         with contextlib.suppress(UnknownOutcomeError):  # then it is seen whether it was done
             _change(connection, timeout, command="remove", node_id=node_id)
         _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
@@ -166,25 +178,23 @@ def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0
 
 
 @app.command()
-@speaking
-def upgrade(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def upgrade() -> None:
     """Use what the newest version brings, when every node runs it. There is no way back to an older version."""
-    with client(host, port) as connection:
+    with client() as connection:
         connection.request(Action.CLUSTER, command="upgrade")
         console.print(f"the cluster is at feature level {connection.cluster()['level']}")
 
 
 @app.command("transfer-leader")
-@speaking
+@asking
 def transfer_leader(
     node_id: Annotated[int | None, typer.Argument(help="Who is to lead; without it, the best.")] = None,
     shard: Annotated[int | None, typer.Option("--shard", help="Of several shards, which one.")] = None,
     timeout: Patience = 10.0,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Let another node lead."""
-    with client(host, port) as connection:
+    with client() as connection:
         before = _leader(connection, shard)
         connection.request(Action.CLUSTER, command="transfer", node_id=node_id, shard=shard)
         _wait(lambda: _leader(connection, shard) not in (0, before), timeout, lambda: f"node {before} still leads")
@@ -192,10 +202,10 @@ def transfer_leader(
 
 
 @app.command()
-@speaking
-def balance(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def balance() -> None:
     """Let every shard be led by the node that should lead it, now. It happens by itself, too, after a while."""
-    with client(host, port) as connection:
+    with client() as connection:
         connection.request(Action.CLUSTER, command="balance")
         leaders = [row.get("leader_node_id", "nobody") for row in _by_shard(connection)]
     console.print("; ".join(f"shard {shard}: node {leader}" for shard, leader in enumerate(leaders)))

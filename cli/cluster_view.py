@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from cli.output import UNWELL, client, console, print_json, print_table
+from cli.output import UNWELL, client_at, console, print_json, print_table
 from quorate import QuorateError
 
 STATUS_S = 2.0
@@ -89,7 +89,7 @@ def _state(member: dict[str, Any]) -> str:
     if "client_port" not in member:
         return "down"
     try:
-        with client(member["client_host"], member["client_port"], timeout=STATUS_S) as connection:
+        with client_at(member["client_host"], member["client_port"], timeout=STATUS_S) as connection:
             reply = connection.status()
     except QuorateError:
         return "down"

@@ -11,7 +11,7 @@ from actors.node import config as configuration
 from actors.node.config import NodeConfig
 from actors.node.data_folder import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import AsJson, asking, client, console, fail, print_json, print_table, speaking
 from quorate import Client
 from quorate.protocol import DOWN
 from storage.errors import DamagedError, NoMembersError
@@ -38,17 +38,15 @@ HIDDEN = ("trans_id", "time", "kind", "queue")
 
 
 @app.command()
-@speaking
+@asking
 def tail(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many of the last records.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records come.")] = False,
     shard: Annotated[int, typer.Option(help="The shard.")] = 0,
     as_json: AsJson = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Print the log's last records."""
-    with client(host, port) as connection:
+    with client() as connection:
         state = _running(connection).get(shard)
         if state is None:
             raise fail(f"there is no shard {shard}, or it is down")
@@ -71,16 +69,14 @@ def tail(
 
 
 @app.command()
-@speaking
+@asking
 def readers(
     forget: Annotated[str | None, typer.Option("--forget", help="Keep nothing for this reader any more.")] = None,
     shard: Annotated[int | None, typer.Option(help="This shard alone.")] = None,
     as_json: AsJson = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """List the log's named readers: where they are, how far behind, and what they have lost."""
-    with client(host, port) as connection:
+    with client() as connection:
         shards = sorted(_running(connection)) if shard is None else [shard]
         rows = [{"shard": one, **row} for one in shards for row in connection.readers(one)]
         if forget is not None:

@@ -11,14 +11,12 @@ from cli.job_ids import MessageIds, message_id, message_ids
 from cli.output import (
     NOTHING_THERE,
     AsJson,
-    Host,
-    Port,
+    asking,
     client,
     console,
     fail,
     print_json,
     print_table,
-    speaking,
     without_escapes,
 )
 from quorate import Client, RefusedError
@@ -32,7 +30,7 @@ Name = Annotated[str, typer.Argument(help="The queue.")]
 
 
 @app.command()
-@speaking
+@asking
 def produce(
     queue: Name,
     data: Annotated[str, typer.Argument(help="The message's text; - reads it from standard input.")],
@@ -48,8 +46,6 @@ def produce(
     of_all: Annotated[bool, typer.Option("--of-all", help="The key is one among all queues' messages.")] = False,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Produce one message; prints its id when it is on disk."""
     text = sys.stdin.read() if data == "-" else data
@@ -59,7 +55,7 @@ def produce(
             value = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise fail(f"--parse: {error}") from error
-    with client(host, port) as connection:
+    with client() as connection:
         options: dict[str, Any] = {"delay": delay, "retry": retry, "priority": priority, "key": key}
         options["scope"] = "all" if of_all else None
         options["ttl"] = NEVER if ttl is None else ttl
@@ -67,21 +63,19 @@ def produce(
 
 
 @app.command()
-@speaking
+@asking
 def consume(
     queues: Annotated[list[str], typer.Argument(help="Queues, in order of preference.")],
     wait: Annotated[float, typer.Option(help="Seconds to wait for a message.", min=0.0)] = 0.0,
     count: Annotated[int, typer.Option(help="Up to so many messages, of one queue.")] = 1,
     confirm: Annotated[bool, typer.Option("--confirm", help="Confirm what was printed.")] = False,
     as_json: AsJson = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Take messages: prints msg_id, deliveries and data of each.
 
     Exit code 3 if there is none, with a line on standard error for each queue that is not there at all.
     """
-    with client(host, port) as connection:
+    with client() as connection:
         messages = connection.consume_many(queues, count, wait=wait)
         for message in messages:
             if as_json:
@@ -98,34 +92,30 @@ def consume(
 
 
 @app.command()
-@speaking
+@asking
 def confirm(
     msg_ids: MessageIds,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Acknowledge messages; says how many were there. Exit code 3 if some were not."""
-    with client(host, port) as connection:
+    with client() as connection:
         confirmed = connection.confirm(message_ids(connection, msg_ids))
     _told(confirmed, msg_ids, "confirmed")
 
 
 @app.command()
-@speaking
+@asking
 def bury(
     msg_ids: MessageIds,
     reason: Annotated[str | None, typer.Option(help="Why; the dead letters say so.")] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Move messages to the dead letter queue of their queue. Exit code 3 if some were not in flight."""
-    with client(host, port) as connection:
+    with client() as connection:
         buried = connection.bury(message_ids(connection, msg_ids), reason)
     _told(buried, msg_ids, "buried")
 
 
 @app.command()
-@speaking
+@asking
 def move(
     queue: Annotated[str, typer.Argument(help="The queue that they are in.")],
     msg_ids: Annotated[
@@ -135,13 +125,11 @@ def move(
     count: Annotated[int | None, typer.Option(help="The first so many; 1000 at most.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of the queue.")] = False,
     create: Annotated[bool, typer.Option(help="Make the other queue if it is not there.")] = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Move messages that nobody has in hand, or dead letters back to where they came from. Exit code 3 if some stay."""
     if [bool(msg_ids), count is not None, everything].count(True) != 1:
         raise fail("which messages? Give their ids, --count, or --all")
-    with client(host, port) as connection:
+    with client() as connection:
         named = message_ids(connection, msg_ids or []) or None
         moved = connection.move(queue, to, messages=named, count=count, create=create)
     console.print(f"{moved.moved} moved" + (f", {moved.stayed} stayed: {moved.reason}" if moved.stayed else ""))
@@ -150,45 +138,39 @@ def move(
 
 
 @app.command()
-@speaking
+@asking
 def release(
     msg_ids: MessageIds,
     delay: Annotated[float, typer.Option(help="Seconds until they are due.")] = 0.0,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Give messages back to their queue, or end their delay. Exit code 3 if some were neither in flight nor delayed."""
-    with client(host, port) as connection:
+    with client() as connection:
         released = connection.release(message_ids(connection, msg_ids), delay=delay)
     _told(released, msg_ids, "released")
 
 
 @app.command()
-@speaking
+@asking
 def withhold(
     msg_ids: MessageIds,
     delay: Annotated[float | None, typer.Option(help="Seconds; without it each one's retry time.")] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Let ready messages wait, without giving them to anybody. Exit code 3 if some were not ready."""
-    with client(host, port) as connection:
+    with client() as connection:
         withheld = connection.withhold(message_ids(connection, msg_ids), delay)
     _told(withheld, msg_ids, "withheld")
 
 
 @app.command()
-@speaking
+@asking
 def peek(
     queue: Annotated[str, typer.Argument(help="The queue.")],
     count: Annotated[int, typer.Option(help="So many messages at most.")] = 10,
     state: Annotated[str | None, typer.Option(help="Only these: ready, delayed or in_flight.")] = None,
     as_json: AsJson = False,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Look at messages without taking them: the next to be delivered, or those of one state. Exit code 3: none."""
-    with client(host, port) as connection:
+    with client() as connection:
         found = connection.peek(queue, count) if state is None else islice(connection.browse(queue, state), count)
         messages = list(found)
     for message in messages:
@@ -204,16 +186,14 @@ def peek(
 
 
 @app.command()
-@speaking
+@asking
 def show(
     msg_id: Annotated[str | None, typer.Argument(help="The message's id, or a job's (D-...).")] = None,
     queue: Annotated[str | None, typer.Option(help="The queue, for --key.")] = None,
     key: Annotated[str | None, typer.Option(help="Its key in that queue, or, alone, among all.")] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """All that there is of one live message, as JSON. Exit code 3 if there is no such message."""
-    with client(host, port) as connection:
+    with client() as connection:
         named = None if msg_id is None else message_id(connection, msg_id)
         message = connection.show(named, queue=queue, key=key)
     print_json({**message, **to_wire(message["data"])})

@@ -15,7 +15,7 @@ from actors.node.config_file import ConfigError
 from actors.node.data_folder import ReloadOutcome, holder_of, last_reload
 from actors.node.launch import READY, TRYING, environment, launch, supervisor_command
 from actors.node.security import load_security
-from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import UNWELL, AsJson, asking, client, console, fail, print_json, print_table, shown_asked, speaking
 from quorate.protocol import DOWN
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)
@@ -162,16 +162,16 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 
 
 @app.command()
-@speaking
-def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+@asking
+def status(as_json: AsJson = False) -> None:
     """Show a running node and its shards. Exit code 3 if one of them is down, or contradicts its leader."""
-    with client(host, port) as connection:
+    with client() as connection:
         reply = connection.status()
     if as_json:
         print_json(reply)
         return
     console.print(
-        f"node {reply['node_id']} on {host}:{port}, version {reply['version']}, {reply.get('runs') or '-'}, "
+        f"node {reply['node_id']} on {shown_asked()}, version {reply['version']}, {reply.get('runs') or '-'}, "
         f"process {reply['pid']}, "
         f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
         f"{reply['connections']} clients, {reply['requests']} requests"

@@ -1,6 +1,7 @@
 """How qctl speaks: tables and lines for people, JSON lines with --json, faults to standard error with exit code 1."""
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -18,7 +19,9 @@ from actors.node.config_file import ConfigError
 from actors.node.data_folder import HeldError
 from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials
+from quorate.nodes import Address, node_address
 from quorate.protocol import ErrorWord
+from quorate.urls import PORT_VARIABLE, found
 from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -33,8 +36,6 @@ NOT_THERE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-Host = Annotated[str, typer.Option("--host", envvar="QUORATE_HOST", help="The node's address.")]
-Port = Annotated[int, typer.Option("--port", envvar="QUORATE_PORT", help="The node's port.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
@@ -45,6 +46,18 @@ def fail(reason: object) -> typer.Exit:
     return typer.Exit(NOTHING_THERE if is_none else 1)
 
 
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        help="The node's address, or an URL (quorate://...); else QUORATE_URL, QUORATE_HOST, 127.0.0.1.",
+        show_default=False,
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", help="The node's port; else QUORATE_PORT, 1111.", show_default=False),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", envvar="QUORATE_TOKEN_FILE", help="A file with the token; else QUORATE_TOKEN has it."),
@@ -54,58 +67,97 @@ Ca = Annotated[
     Path | None,
     typer.Option("--ca", envvar="QUORATE_CA", help="The authority that the node's certificate is of; speaks TLS."),
 ]
-SHOWN: Final = {"token_file": (TokenFile, None), "tls": (Tls, False), "ca": (Ca, None)}
-"""The options that every command has which asks a node."""
+OF_A_NODE: Final = {
+    "host": (Host, None),
+    "port": (Port, None),
+    "token_file": (TokenFile, None),
+    "tls": (Tls, False),
+    "ca": (Ca, None),
+}
+"""The options that every command has which asks a node: which one, and what is shown to it."""
 
-_credentials: ContextVar[Credentials | None] = ContextVar("credentials", default=None)
+_asked: ContextVar[tuple[list[Address], Credentials] | None] = ContextVar("asked", default=None)
 
 
 def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a command whose expected errors become one line and exit code 1, or 3 where what it names is not there.
-
-    One that has a `host` asks a node, and has the options of `SHOWN` as well: `client` and `credentials` go by them.
-    """
-    signature = inspect.signature(command)
-    asks = "host" in signature.parameters and signature.parameters["host"].annotation is Host
+    """Make a command whose expected errors become one line and exit code 1, or 3 where what it names is not there."""
 
     @wraps(command)
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
-            if asks:
-                shown: list[Any] = [named.pop(name, default) for name, (_, default) in SHOWN.items()]
-                _credentials.set(_shown(*shown))
             return command(*arguments, **named)
         except (QuorateError, ConfigError, StorageError, HeldError, OSError, UnicodeError, ValueError) as error:
             raise fail(error) from error
 
-    if asks:
-        more = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in SHOWN.items()
-        ]
-        read_by_typer: Any = run
-        read_by_typer.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
-        run.__annotations__ = {**run.__annotations__, **{name: kind for name, (kind, _) in SHOWN.items()}}
     return run
 
 
-def _shown(token_file: Path | None, tls: bool, ca: Path | None) -> Credentials:
+def asking(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Make a command that asks a node, as `speaking` does: it has the options of `OF_A_NODE`; `client` goes by them."""
+    signature = inspect.signature(command)
+
+    @speaking
+    @wraps(command)
+    def run(*arguments: Any, **named: Any) -> Result:
+        given: list[Any] = [named.pop(name, default) for name, (_, default) in OF_A_NODE.items()]
+        _asked.set(_who_is_asked(*given))
+        return command(*arguments, **named)
+
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in OF_A_NODE.items()
+    ]
+    read_by_typer: Any = run
+    read_by_typer.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
+    run.__annotations__ = {**run.__annotations__, **{name: kind for name, (kind, _) in OF_A_NODE.items()}}
+    return run
+
+
+def _who_is_asked(
+    host: str | None, port: int | None, token_file: Path | None, tls: bool, ca: Path | None
+) -> tuple[list[Address], Credentials]:
+    """Read the options of `OF_A_NODE`, and for what they leave out the environment. Raises ValueError."""
     try:
         token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ValueError(f"--token-file {token_file}: {error.strerror}") from error
     if token is not None and not token:
         raise ValueError(f"{token_file} holds no token")
-    return Credentials.of(token, tls=tls, ca=ca)
+    shown = Credentials.of(token, tls=tls, ca=ca)
+    beside = os.environ.get(PORT_VARIABLE)
+    if host is not None and port is None and beside and "://" not in host:
+        if not beside.isdigit():
+            raise ValueError(f"{PORT_VARIABLE} is {beside!r}: a number from 1 to 65535 is wanted")
+        return [node_address(host, int(beside))], shown
+    return found(host, port, None, shown)
+
+
+def asked_nodes() -> list[Address]:
+    """Give the addresses that the command is to ask one of."""
+    return _of_command()[0]
+
+
+def shown_asked() -> str:
+    """Give them as a person reads them."""
+    return ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in asked_nodes())
 
 
 def credentials() -> Credentials:
     """Read what the command's options say that this client shows."""
-    return _credentials.get() or Credentials.of()
+    return _of_command()[1]
 
 
-def client(host: str, port: int, timeout: float = 10.0) -> Client:
+def _of_command() -> tuple[list[Address], Credentials]:
+    return _asked.get() or found(None, None, None, Credentials.of())
+
+
+def client(timeout: float = 10.0) -> Client:
     """Open a client of the node that the options name. Where nobody listens there is nothing to wait for."""
+    return Client(nodes=asked_nodes(), timeout=timeout, credentials=credentials(), retry_connect=False)
+
+
+def client_at(host: str, port: int, timeout: float) -> Client:
+    """Open one of another node, to which the same is shown."""
     return Client(host, port, timeout=timeout, credentials=credentials(), retry_connect=False)
 
 

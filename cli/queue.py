@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import AsJson, asking, client, console, fail, print_json, print_table
 from quorate import RefusedError
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
@@ -17,20 +17,18 @@ Name = Annotated[str, typer.Argument(help="The queue.")]
 
 
 @app.command()
-@speaking
+@asking
 def ls(
     pattern: Annotated[str | None, typer.Option("--pattern", help="Shell wildcards, or a part of the name.")] = None,
     sort: Annotated[str | None, typer.Option(help="By what: ready, oldest, dead_letters, produced...")] = None,
     descending: Annotated[bool, typer.Option("--descending", help="The greatest first.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
     as_json: AsJson = False,
 ) -> None:
     """List queues with their counts, in the order of their names or of what they are sorted by."""
     rows: list[dict[str, Any]] = []
     incomplete: RefusedError | None = None
-    with client(host, port) as connection:
+    with client() as connection:
         try:
             found = connection.queue_rows(pattern, sort=sort, descending=descending)
             rows.extend(islice(found, limit))
@@ -53,10 +51,10 @@ def _cell(row: dict[str, Any], column: str) -> Any:
 
 
 @app.command()
-@speaking
-def show(name: Name, host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+@asking
+def show(name: Name, as_json: AsJson = False) -> None:
     """Show one queue's counts; nothing is made or changed."""
-    with client(host, port) as connection:
+    with client() as connection:
         reply = connection.monitor(name)
     if as_json:
         print_json(reply)
@@ -65,7 +63,7 @@ def show(name: Name, host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJso
 
 
 @app.command()
-@speaking
+@asking
 def configure(
     name: Name,
     max_size: Annotated[int | None, typer.Option(help="Messages it takes; 0: no limit.")] = None,
@@ -79,8 +77,6 @@ def configure(
     pause: Annotated[bool, typer.Option("--pause", help="Accept but do not deliver.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Deliver again.")] = False,
     paused: Annotated[str | None, typer.Option(help="in, out, all or none: what is not to go on.")] = None,
-    host: Host = "127.0.0.1",
-    port: Port = 1111,
 ) -> None:
     """Change a queue's settings, and show all of them. A queue that is not there is made."""
     if [pause, resume, paused is not None].count(True) > 1:
@@ -91,7 +87,7 @@ def configure(
     settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after)
     if all(setting is None for setting in settings):
         raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
-    with client(host, port) as connection:
+    with client() as connection:
         reply = connection.configure(
             name,
             max_size=max_size,
@@ -108,16 +104,16 @@ def configure(
 
 
 @app.command()
-@speaking
-def clear(name: Name, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def clear(name: Name) -> None:
     """Remove all messages of a queue."""
-    with client(host, port) as connection:
+    with client() as connection:
         console.print(f"{connection.clear(name)} messages removed from {name}")
 
 
 @app.command()
-@speaking
-def remove(name: Name, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+@asking
+def remove(name: Name) -> None:
     """Remove a queue and all in it."""
-    with client(host, port) as connection:
+    with client() as connection:
         console.print(f"{name} removed with {connection.remove(name)} messages")

@@ -154,8 +154,8 @@ class Election:
         is_late = late_s >= self._timeout_s * STOOD_STILL
         if not is_late or self.leader is None or self._deadline == self._put_off_to:
             return
-        # It only adds to what was promised, on which the leader's lease rests (6.4.1). What a majority answered
-        # meanwhile still counts for the lead, from when it was asked (6.2).
+        # It only adds to what was promised, on which the leader's lease rests (6.4.1). A leader whom a majority has
+        # answered meanwhile hears that now, and stays (6.2); its lease counts from when it had asked.
         until = now + self._timeout_s * CATCHES_UP
         self._loyal_until = max(self._loyal_until, until)
         # At a moment that is drawn: all nodes of a machine find it so at once, and are not to ask at once.

@@ -48,7 +48,7 @@ class Leading:
         self._limits = limits
         self._led_from = log.tail.end.trans_id + 1
         self._is_lease_given_up = False
-        self._quorum_told_at = -math.inf
+        self._tells_quorum_at = -math.inf
         self._has_full = False
         self._counted = 0
         self._members = log.membership.current
@@ -126,9 +126,9 @@ class Leading:
         return decisions + self._tell_quorum(now)
 
     def _tell_quorum(self, now: float) -> Decisions:
-        if now - self._quorum_told_at < self._limits.heartbeat_s / 2:
+        if now < self._tells_quorum_at:
             return []
-        self._quorum_told_at = now
+        self._tells_quorum_at = now + self.heartbeat_s / 2
         return [QuorumHeard(heard_by_majority(self._of_voters(now, "heard_at"))), self.advanced(now)]
 
     def _of_voters(self, now: float, moment: str) -> list[float]:
@@ -236,6 +236,8 @@ class Leading:
         if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
             return []  # it can't have what is not there yet
         before, committed = progress.match, self.log.committed
+        if 0.0 < message.promise_s < progress.promise_s:
+            self._tells_quorum_at = now  # and from then on as often as this one needs it
         progress.stored(
             now,
             message.trans_id,

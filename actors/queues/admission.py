@@ -2,9 +2,10 @@
 
 A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
 for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease
-is over until a majority is heard: another may lead by now, and what it did would be undone, and its outcome unknown.
-All others answer only what is asked about themselves, and give the rest back to the Router, which finds out who
-leads."""
+is over until a majority is heard: another may lead by now, and what it did would be undone. Whatever else it does
+meanwhile does not leave for the log (`Appender`), so that no outcome is unknown for it. All others answer only what
+is asked about themselves, and give the rest back to the Router, which finds out who leads.
+"""
 
 from collections.abc import Callable
 
@@ -31,11 +32,14 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 class Admission:
     """Of one owner. `ledger` answers, `router` takes back, `pieces` has what is under way; the disk is full for the
     reason `disk_full`, with so much room left, of which the last `low_bytes` are for what nobody asked for.
+    `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any.
     """
 
     ledger: Ledger
     pieces: InPieces
     router: Mailbox[ToRouter]
+
+    goes_behind: Callable[[list[Call]], bool]
 
     def __init__(self, stage: OwnerStage, low_bytes: int, clock: Callable[[], float]) -> None:
         self._part = StrangersSlice(clock)
@@ -61,6 +65,11 @@ class Admission:
     def holds_what_may_be_done(self) -> bool:
         """Whether calls are held that `admit` would give, since a majority was heard."""
         return bool(self._held) and self._stage.serves and not self.ledger.lease.is_doubtful
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether calls are held until they may be done."""
+        return bool(self._held)
 
     @property
     def more_in_s(self) -> float:
@@ -97,7 +106,7 @@ class Admission:
         """
         self._departures.go_on(lambda client: self._forget(client, delivery))
         put_off, pieces, part = self._put_off, self.pieces, self._part
-        begins = put_off.has_strangers and self._stage.serves and not self.ledger.lease.is_doubtful
+        begins = put_off.has_strangers and self._stage.serves
         if not begins and not pieces.has_strangers:
             return
         at = part.begin()
@@ -127,7 +136,7 @@ class Admission:
         others = [call for call in calls if call.request.action not in ASKS_NODE]
         if others and self._stage.leads:
             self._held += others
-        else:
+        elif not self.goes_behind(others):
             self.give_back(others)
         if not self._stage.is_reloading:
             return own
@@ -215,6 +224,7 @@ class Admission:
             self.give_back(calls)
 
     def give_back(self, calls: list[Call]) -> None:
-        """They were not done: the Router finds out who leads."""
+        """They were not done: the Router finds out who leads.
+"""
         if calls:
             self.router.tell(Returned(calls))

@@ -214,9 +214,16 @@ class Appender:
             self.append()
 
     def append(self) -> None:
-        """All that has gathered, as one entry."""
-        if self._stage.leads:
-            now = self._runtime.monotonic()
+        """All that has gathered, as one entry; not as long as another may lead: what has left is uncertain then.
+
+        What has not left when the lead is lost was certainly not done, whoever made it: a client, time, or a piece of
+        what was begun before.
+        """
+        if not self._stage.leads:
+            return
+        now, lease = self._runtime.monotonic(), self.ledger.lease
+        lease.pass_time(now)
+        if not lease.is_doubtful:
             append = self.machine.append(self.ledger, self._stage.vote_id, now, is_disk_full=self.is_disk_full)
             if append is not None:
                 self.replicator.tell(append)

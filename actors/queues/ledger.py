@@ -141,7 +141,8 @@ class Lease:
     """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led.
 
     `is_doubtful`: it was held, time has ended it, and no majority has answered anything that was sent since that was
-    noticed; not where there was none, or it was given up.
+    noticed; not where there was none, or it was given up. Where answers take longer than a lease lasts it is never
+    held again, and another doubt begins when nobody has looked at the time for so long: the process stood still.
     """
 
     def __init__(self) -> None:
@@ -150,23 +151,26 @@ class Lease:
         self.is_doubtful = False
         self.confirmed_at = math.inf
         self._until = math.inf
+        self._lasts = math.inf
         self._over_since = math.inf
         self._waiting: deque[tuple[float, Call, Reply]] = deque()
 
     def pass_time(self, now: float) -> None:
         """Note that it is `now`."""
+        stood_still = now - self.now > self._lasts
         self.now = now
         self.is_held = now < self._until
         if self.is_held or self._until == -math.inf:
             self._over_since = math.inf
             self.is_doubtful = False
         else:
-            self._over_since = min(self._over_since, now)
+            self._over_since = now if stood_still else min(self._over_since, now)
             self.is_doubtful = self.confirmed_at < self._over_since
 
     def renew(self, until: float, confirmed_at: float) -> list[Answer]:
         """No other node leads before `until`, and none led at `confirmed_at`. Returns what may be told now."""
         self._until, self.confirmed_at = until, confirmed_at
+        self._lasts = until - confirmed_at if until > confirmed_at else math.inf
         self.pass_time(self.now)
         free: list[Answer] = []
         waiting = self._waiting

@@ -120,6 +120,7 @@ class Leftovers:
     def __init__(self, admission: Admission) -> None:
         self.is_awaited = False
         self._admission = admission
+        admission.goes_behind = self._goes_behind
         self._uncertain: deque[tuple[Call, str]] = deque()
         self._undone: deque[Call] = deque()
         self._waiting: deque[_Line] = deque()
@@ -147,6 +148,12 @@ class Leftovers:
     def add_undone(self, calls: list[Call]) -> None:
         """They were not done, and can't be any more."""
         self._undone.extend(calls)
+
+    def _goes_behind(self, calls: list[Call]) -> bool:
+        """Let go of them behind those that were not done and are here: their clients asked for these first."""
+        if self._undone:
+            self._undone.extend(calls)
+        return bool(self._undone)
 
     def add_waiters(self, delivery: Delivery, now: float) -> None:
         """All that wait there wait here no more (Unix seconds)."""

@@ -242,6 +242,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         ledger, machine = self._ledger, self._appender.machine
         monotonic = self.runtime.monotonic()
         ledger.lease.pass_time(monotonic)
+        was_doubtful = ledger.lease.is_doubtful
         ledger.renew_lease(message.leased_until, message.confirmed_at)
         machine.advanced(max(message.durable, committed), message.tail_bytes)
         ledger.committable = max(committed, ledger.committable)
@@ -252,6 +253,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             self._pass_time()
         elif self._admission.holds_what_may_be_done:
             self._execute([])
+        if was_doubtful:
+            self._appender.append()
 
     def _commit_some(self) -> None:
         """Let go of what waits for records that are committed, as much as one turn does."""
@@ -426,7 +429,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
-        is_done = ledger.is_settled and not has_calls and not self._leftovers.has_calls
+        is_done = not (has_calls or self._admission.holds_any or self._leftovers.has_calls) and ledger.is_settled
         if stage.is_draining and is_done and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.readers is not self._rows.readers and not stage.is_reloading:

@@ -35,8 +35,8 @@ class Node:
     def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1, **limits: Any) -> None:
         tail = LogTail([(0, 0)], 0, list(entries))
         self.log = ReplicatedLog(tail, Membership(THREE.members[0], THREE), committed)
-        limits = {"lateness": AT_ONCE, **limits}
-        self.machine = Recorded(Replication(self.log, ReplicationLimits(timeout_s=0.4, **limits), vote_id, 0.0))
+        limits = {"lateness": AT_ONCE, "timeout_s": 0.4, **limits}
+        self.machine = Recorded(Replication(self.log, ReplicationLimits(**limits), vote_id, 0.0))
         self.writes = 0
 
     def heard(self, now: float, node_id: int, message: Any) -> None:

@@ -135,6 +135,17 @@ def test_a_lease_holds_for_what_the_followers_promised_and_not_for_what_the_lead
     assert node.machine.machine.leading.heartbeat_s == pytest.approx(0.1 / 8), "the impatient one hears of it in time"
 
 
+def test_the_owner_hears_of_its_lease_as_often_as_the_least_patient_follower_ends_it() -> None:
+    """A review's: a leader that was set to 10 s told its owner too seldom of leases for a quarter of one."""
+    node = leading(timeout_s=10.0)
+    until = 0.0
+    for step in range(1, 200):
+        now = step * 0.01
+        node.heard(now, 2, stored(1, now - 0.002, 0.4))
+        until = max([until, *(one.leased_until for one in node.machine.take(LogAdvanced))])
+        assert until > now, "a lease that is there and not known of"
+
+
 def test_who_says_that_its_log_ends_earlier_than_it_did_is_believed() -> None:
     """One that began anew looked level: it was the best successor, and none could be led by it."""
     node = leading(made(1, 3, 1))

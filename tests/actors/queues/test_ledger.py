@@ -115,6 +115,22 @@ def test_a_lead_is_doubtful_when_time_has_ended_its_lease_until_a_majority_answe
     assert not lease.is_held
 
 
+def test_a_lead_whose_lease_is_never_held_is_doubtful_again_when_its_process_stood_still() -> None:
+    lease = Lease()
+    assert not is_doubtful(lease, 10.0)
+    lease.renew(until=12.0, confirmed_at=10.0)
+    assert is_doubtful(lease, 12.5)
+    assert is_doubtful(lease, 14.4)
+    lease.renew(until=14.3, confirmed_at=12.6)
+    for now in (14.7, 16.0, 17.5):
+        assert not is_doubtful(lease, now), "answers take long"
+    assert is_doubtful(lease, 20.1), "it looked at the time all along, and did not now"
+    lease.renew(until=21.7, confirmed_at=20.0)
+    assert is_doubtful(lease, 21.75), "that was sent before"
+    lease.renew(until=21.9, confirmed_at=20.2)
+    assert not is_doubtful(lease, 21.8)
+
+
 def test_what_was_written_is_told_without_a_lease() -> None:
     """It is committed, whoever leads now."""
     ledger = with_records(1)

@@ -141,6 +141,7 @@ class Writes:
         self._asked = 0
 
     def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
+        self.size = file.size()
         if self._are_there:
             file.write_durably_at(offset, data)
         self._asked = 0 if token % self._late == 0 else 1
@@ -168,6 +169,7 @@ def test_writes_that_go_on_when_they_have_begun_are_used(late: int, *, are_used:
     """Also where most are done by then: see `PROBE_PAUSE_S`."""
     writes = Writes(late)
     assert folder.go_on_by_themselves(writes) == are_used
+    assert writes.size == 64 << 10, "as a journal's segment it has blocks of its own, and room behind what is written"
     assert folder.names() == [], "the probe is gone"
     assert writes.close(1.0)
 

@@ -9,5 +9,5 @@ from tests.actors.gateway.listener_fixture import ListenerFixture
 def test_a_client_is_listed_by_the_protocol_that_it_speaks_whichever_port_it_came_by() -> None:
     node = ListenerFixture({"operator": rights_of(["operate"])})
     first, second = node.client("operator"), node.client()
-    second.connection.protocol = "json" + BESIDE
+    first.connection.protocol, second.connection.protocol = "json", "json" + BESIDE
     assert [one["protocol"] for one in first.ask(Action.CLIENT, command="list")["clients"]] == ["json", "json"]

@@ -224,7 +224,6 @@ class Admission:
             self.give_back(calls)
 
     def give_back(self, calls: list[Call]) -> None:
-        """They were not done: the Router finds out who leads.
-"""
+        """They were not done: the Router finds out who leads."""
         if calls:
             self.router.tell(Returned(calls))

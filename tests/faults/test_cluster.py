@@ -155,6 +155,36 @@ def test_what_a_leader_is_asked_that_was_replaced_while_it_slept_is_done_by_the_
     assert [type(one) for one in outcomes] == [int] * len(clients), outcomes
 
 
+def test_who_waits_at_a_leader_that_was_replaced_while_it_slept_gets_the_message_from_the_next(
+    cluster: Cluster,
+) -> None:
+    """A review's: its alarm rang before it had read of the other, and the outcome of the consume was unknown."""
+    leader = cluster.leader()
+    others = [node for node in cluster.nodes.values() if node is not leader]
+    pid = leader.worker_pid
+    with leader.client(30.0) as client, leader.client() as producer:
+        taken: list[object] = []
+
+        def consume() -> None:
+            try:
+                taken.append(client.consume("q", wait=20.0))
+            except (RefusedError, ConnectionFailedError) as error:
+                taken.append(error)
+
+        msg_id = producer.produce("q", "due while it slept", delay=2.0, retry=0)
+        waiting = threading.Thread(target=consume)
+        waiting.start()
+        wait_for(lambda: producer.monitor("q")["wait_status"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: any(cluster.shard(node)["role"] == "leader" for node in others))
+            time.sleep(2.0)  # it is due
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        waiting.join()
+    assert [getattr(one, "msg_id", one) for one in taken] == [msg_id]
+
+
 def outcome_is_id(outcome: list[object]) -> bool:
     return isinstance(outcome[0], int)
 

@@ -162,27 +162,18 @@ def test_who_waits_at_a_leader_that_was_replaced_while_it_slept_gets_the_message
     leader = cluster.leader()
     others = [node for node in cluster.nodes.values() if node is not leader]
     pid = leader.worker_pid
-    with leader.client(30.0) as client, leader.client() as producer:
-        taken: list[object] = []
-
-        def consume() -> None:
-            try:
-                taken.append(client.consume("q", wait=20.0))
-            except (RefusedError, ConnectionFailedError) as error:
-                taken.append(error)
-
-        msg_id = producer.produce("q", "due while it slept", delay=2.0, retry=0)
-        waiting = threading.Thread(target=consume)
-        waiting.start()
+    with leader.client() as producer, socket.create_connection(("127.0.0.1", leader.port), timeout=30.0) as consumer:
+        msg_id = producer.produce("q", "due while it slept", delay=1.5, retry=0)
+        consumer.sendall(b'{"action": 2, "queue": "q", "wait": 20}\n')
         wait_for(lambda: producer.monitor("q")["wait_status"])
         os.kill(pid, signal.SIGSTOP)
         try:
             wait_for(lambda: any(cluster.shard(node)["role"] == "leader" for node in others))
-            time.sleep(2.0)  # it is due
+            time.sleep(1.3)  # it is due
         finally:
             os.kill(pid, signal.SIGCONT)
-        waiting.join()
-    assert [getattr(one, "msg_id", one) for one in taken] == [msg_id]
+        reply = json.loads(consumer.makefile("rb").readline())
+    assert (reply["code"], reply.get("msg_id")) == (0, msg_id), reply
 
 
 def outcome_is_id(outcome: list[object]) -> bool:

@@ -141,6 +141,7 @@ MODULES: Final = (
     "storage.line",
     "storage.linux_aio",
     "storage.live_messages",
+    "storage.log_rows",
     "storage.log_store",
     "storage.log_tail",
     "storage.message",

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Self
 
 from storage.entry_codec import entry_time
 from storage.errors import DamagedError, StorageError
-from storage.log_store import SIDE_KEY, TRIMMED_KEY, number_key
+from storage.log_rows import entries_in, last_in, number_key
+from storage.log_store import SIDE_KEY, TRIMMED_KEY
 from storage.tables import LOG, META, LmdbTables, ReadTransaction
 
 DATA_FILE: Final = "data.mdb"
@@ -84,7 +85,12 @@ class LogReader:
         with self._tables.read() as transaction:
             trimmed = int.from_bytes(transaction.get(META, TRIMMED_KEY) or b"", "big")
             last = transaction.last(self._log(transaction))
-            return LogBounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
+            return LogBounds(trimmed, last_in(last[0]) if last else trimmed)
+
+    def _entries(self, transaction: ReadTransaction, after: int) -> Iterator[tuple[int, bytes]]:
+        """Give the entries that hold the records behind `after`, each with its last trans_id."""
+        for key, value in transaction.range(self._log(transaction), number_key(after + 1)):
+            yield from entries_in(key, value, after)
 
     def parts(self, after: int, upto: int, bytes_max: int = 4 << 20) -> Iterator[list[bytes]]:
         """Read the entries that hold the records behind `after` up to `upto`, in parts of about `bytes_max`.
@@ -96,10 +102,10 @@ class LogReader:
             part: list[bytes] = []
             size = 0
             with self._tables.read() as transaction:
-                for key, data in transaction.range(self._log(transaction), number_key(after + 1)):
+                for end, data in self._entries(transaction, after):
                     part.append(data)
                     size += len(data)
-                    after = int.from_bytes(key, "big")
+                    after = end
                     if size >= bytes_max or after >= upto:
                         break
             if not part:
@@ -112,11 +118,11 @@ class LogReader:
         while low < high:
             middle = (low + high) // 2
             with self._tables.read() as transaction:
-                found = next(transaction.range(self._log(transaction), number_key(middle + 1)), None)
+                found = next(self._entries(transaction, middle), None)
             if found is None:
                 break
             if entry_time(found[1]) >= time:
                 high = middle
             else:
-                low = int.from_bytes(found[0], "big")
+                low = found[0]
         return low + 1

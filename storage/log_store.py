@@ -1,6 +1,6 @@
 """The change log and the backlog in LMDB: bulk storing, reading, and trimming of the log's head.
 
-Tables: `log` maps an entry's last trans_id (8 bytes, big-endian) to the entry; `backlog` maps a msg_id (likewise) to
+Tables: `log` has the entries (`storage.log_rows`); `backlog` maps a msg_id (8 bytes, big-endian) to
 the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard,
 `trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
 it), the sections as trimmed records left them (`storage.sections`), and `side`. All but `meta` have a twin, in which a
@@ -11,7 +11,7 @@ into `backlog` as they are now, and removes the rows of those that are gone. Whi
 owner of the state says (`storage.stretches`, `storage.trimming`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
+from storage.log_rows import entries_in, key_behind, last_in, number_key, row_of, rows_of
 from storage.records import Configure, Produce
 from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows
 from storage.tables import (
@@ -74,11 +75,6 @@ class SnapshotPart(NamedTuple):
     sections: Rows = NO_ROWS
 
 
-def number_key(number: int) -> bytes:
-    """Make a trans_id or msg_id the key under which LMDB sorts it."""
-    return number.to_bytes(8, "big")
-
-
 class LogStore:
     """The log of one shard in its tables. Used by one thread; every change is on disk when the method returns."""
 
@@ -109,11 +105,23 @@ class LogStore:
         if owner is not None and owner != number_key(shard):
             raise UnknownFormatError(f"the data is of shard {int.from_bytes(owner, 'big')}, not of shard {shard}")
 
-    def store(self, entries: Sequence[StoredEntry]) -> None:
-        """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored."""
-        rows = [(number_key(entry.last_trans_id), entry.data) for entry in entries]
+    def store(self, entries: Sequence[StoredEntry], *, together: bool = False) -> None:
+        """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored.
+
+        `together`: a row holds several of them.
+        """
+        rows = rows_of(entries, together=together)
         self._write(lambda transaction: transaction.append(self.log, rows))
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
+
+    def entries(self, transaction: ReadTransaction, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Give the entries that hold the records behind `after`, in order, each with its last trans_id.
+
+        The first row may hold some that are trimmed: those are not there any more.
+        """
+        after = max(after, self.bounds.trimmed)
+        for key, value in transaction.range(self.log, number_key(after + 1)):
+            yield from entries_in(key, value, after)
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
         """Read the entries that hold the records behind `after`, until one of the limits is passed; at least one if
@@ -121,10 +129,10 @@ class LogStore:
         found: list[bytes] = []
         size = 0
         with self._tables.read() as transaction:
-            for key, data in transaction.range(self.log, number_key(after + 1)):
+            for end, data in self.entries(transaction, after):
                 found.append(data)
                 size += len(data)
-                if int.from_bytes(key, "big") - after >= records_max or size >= bytes_max:
+                if end - after >= records_max or size >= bytes_max:
                     break
         return found
 
@@ -133,9 +141,8 @@ class LogStore:
         found: list[bytes] = []
         size, last = 0, after
         with self._tables.read() as transaction:
-            for key, data in transaction.range(self.log, number_key(after + 1)):
+            for end, data in self.entries(transaction, after):
                 size += len(data)
-                end = int.from_bytes(key, "big")
                 if found and (size > bytes_max or end - after > records_max):
                     break
                 found.append(data)
@@ -157,7 +164,7 @@ class LogStore:
             transaction.delete(self.backlog, [number_key(msg_id) for msg_id in sorted(rows.gone)])
             transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
-            transaction.delete_up_to(self.log, number_key(trim.until))
+            transaction.delete_up_to(self.log, key_behind(trim.until))
             _note_trimmed(transaction, trim.until, trim.vote_id, rows.sections)
 
         self._write(write)
@@ -166,7 +173,11 @@ class LogStore:
     def cut(self, last_trans_id: int) -> None:
         """Remove the log's last entry, which ends with `last_trans_id` and is damaged."""
         with self._tables.write() as transaction:
-            transaction.delete(self.log, [number_key(last_trans_id)])
+            row = transaction.last(self.log)
+            assert row is not None
+            others = [one for one in entries_in(*row, self.bounds.trimmed) if one[0] != last_trans_id]
+            transaction.delete(self.log, [row[0]])
+            transaction.append(self.log, [row_of(others)] if others else [])
             self.bounds = self._bounds(transaction)
 
     def replace(self, transaction_rows: TrimRows, trimmed: int, vote_id: int) -> None:
@@ -277,7 +288,7 @@ class LogStore:
     def _bounds(self, transaction: ReadTransaction | WriteTransaction) -> Bounds:
         trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
         last = transaction.last(self.log)
-        return Bounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
+        return Bounds(trimmed, last_in(last[0]) if last else trimmed)
 
 
 def _number(data: bytes | None, default: int) -> int:

@@ -158,9 +158,8 @@ def load_state(tables: Tables, store: LogStore, state: ShardState, rest: Callabl
     with paused_gc():
         load_rows(tables, store, state, rest)
         with tables.read() as transaction:
-            for key, data in transaction.range(store.log):
-                entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
-                state.apply_entry(entry)
+            for end, data in store.entries(transaction):
+                state.apply_entry(decode_in_chain(data, f"log entry {end}", state.trans_id))
                 rest()
         state.finish_loading(state.time, rest)
 
@@ -178,14 +177,13 @@ def _recover(
     with tables.read() as transaction:
         reader = _Reader(state, [(state.trans_id, trimmed_vote_id(transaction))])
         bad_end: int | None = None
-        last = transaction.last(store.log)
-        for key, data in transaction.range(store.log):
+        for end, data in store.entries(transaction):
             try:
-                entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
+                entry = decode_in_chain(data, f"log entry {end}", state.trans_id)
             except DamagedError as error:
-                if last is None or key != last[0]:
+                if end != store.bounds.checkpointed:
                     raise
-                bad_end = int.from_bytes(key, "big")
+                bad_end = end
                 torn.append(str(error))
                 break
             reader.take(entry)

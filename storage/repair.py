@@ -96,17 +96,16 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
         payloads = salvage_journal(folder)
         findings.faults.append(str(error))
     journal = standing_entries(payloads)
-    copies = {entry.last_trans_id: data for entry, data in journal if entry is not None}
+    copies = {entry.last_trans_id for entry, _ in journal if entry is not None}
     with tables.read() as transaction:
         findings.vote_id = trimmed_vote_id(transaction)
-        last = transaction.last(store.log)
-        for key, data in transaction.range(store.log):
-            end = int.from_bytes(key, "big")
+        for end, data in store.entries(transaction):
+            is_last = end == store.bounds.checkpointed
             findings.entries += 1
-            if end in copies and last is not None and key == last[0] and not entry_codec.is_whole(data):
+            if end in copies and is_last and not entry_codec.is_whole(data):
                 findings.torn.append(f"log entry {end} is damaged, and the journal has it: nothing is lost")
-                data = copies[end]
-            _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
+                continue
+            _take(data, f"log entry {end}", end, is_last, state, findings)
     for index, (entry, data) in enumerate(journal):
         end = 0 if entry is None else entry.last_trans_id
         if end == 0 or end > state.trans_id:

@@ -186,7 +186,7 @@ class Checkpointer(BlockingActor):
         entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.checkpointed]
         try:
             if entries:
-                store.store(entries)
+                store.store(entries, together=message.together)
         except DiskFullError as error:
             self._replicator.tell(CheckpointFailed(str(error)))
         else:

@@ -27,9 +27,10 @@ from storage.trimming import Trim
 
 
 class Checkpoint(msgspec.Struct):
-    """Store these committed entries in LMDB."""
+    """Store these committed entries in LMDB, several in a row if `together`."""
 
     entries: list[StoredEntry]
+    together: bool = False
 
 
 class Checkpointed(msgspec.Struct):

@@ -19,6 +19,7 @@ from quorate import Client, QuorateError
 from tests.conftest import StartNode
 from tests.faults.load import Load
 from tests.node import Node
+from tests.storage.damage import damage_entries
 
 KILLS = 50
 QCTL = str(Path(sys.executable).with_name("qctl"))
@@ -261,7 +262,7 @@ def test_reload_takes_over_what_can_change_and_keeps_the_rest(start_node: StartN
 
 
 def test_damage_stops_the_start_with_a_message_that_names_the_repair(start_node: StartNode) -> None:
-    from storage.tables import LOG, LmdbTables
+    from storage.tables import LmdbTables
 
     node = start_node()
     with node.client() as client:
@@ -270,9 +271,7 @@ def test_damage_stops_the_start_with_a_message_that_names_the_repair(start_node:
     assert node.stop() == 0
     folder = Path(str(node.config["data_dir"])) / "shard-0"
     tables = LmdbTables(folder)
-    with tables.write() as transaction:
-        key, data = list(transaction.range(LOG))[5]
-        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1]))])
+    damage_entries(tables, 5)
     tables.close()
     said = node.try_start()
     assert "log entry 6" in said

@@ -11,9 +11,10 @@ import pytest
 from quorate.protocol import Action
 from storage.records import Member, Members
 from storage.renewal import others_can_elect
-from storage.tables import LOG, LmdbTables
+from storage.tables import LmdbTables
 from tests.cluster import Cluster, wait_for
 from tests.node import Node
+from tests.storage.damage import damage_entries
 
 QCTL = str(Path(sys.executable).with_name("qctl"))
 
@@ -22,12 +23,10 @@ def folder_of(node: Node) -> Path:
     return Path(str(node.config["data_dir"])) / "shard-0"
 
 
-def damage_a_row(node: Node) -> None:
+def damage_an_entry(node: Node) -> None:
     """In the middle of the log."""
     tables = LmdbTables(folder_of(node))
-    with tables.write() as transaction:
-        key, data = list(transaction.range(LOG))[10]
-        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1]))])
+    damage_entries(tables, 10)
     tables.close()
 
 
@@ -68,7 +67,7 @@ def check_as_leader(cluster: Cluster, node: Node, sent: list[int]) -> None:
         assert {client.show(msg_id)["queue"] for msg_id in sent} == {"q"}
 
 
-@pytest.mark.parametrize("damage", [damage_a_row, damage_the_file])
+@pytest.mark.parametrize("damage", [damage_an_entry, damage_the_file])
 def test_a_member_whose_data_are_damaged_gets_all_from_the_others_once(cluster: Cluster, damage: Any) -> None:
     sent = produced(cluster)
     node = cluster.followers()[0]
@@ -96,9 +95,7 @@ def test_data_that_name_no_members_may_be_the_founders_alone_and_are_not_put_asi
     for segment in (folder_of(node) / "journal").glob("*.journal"):
         segment.unlink()
     tables = LmdbTables(folder_of(node))
-    with tables.write() as transaction:
-        rows = list(transaction.range(LOG))
-        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1])) for key, data in rows])
+    damage_entries(tables)
     tables.close()
     said = node.try_start()
     assert "can't be used" in said
@@ -109,7 +106,7 @@ def test_what_can_be_read_is_not_kept_on_a_member_and_there_is_a_way_that_loses_
     sent = produced(cluster)
     node = cluster.followers()[0]
     assert node.stop(10.0) == 0
-    damage_a_row(node)
+    damage_an_entry(node)
     refused = repair(node)
     assert refused.returncode == 1
     assert "--from-cluster" in refused.stderr
@@ -131,7 +128,7 @@ def test_who_lost_its_log_elects_nobody_before_it_has_all_again(cluster: Cluster
     sent = produced(cluster)
     assert damaged.stop(10.0) == 0
     leader.kill()
-    damage_a_row(damaged)
+    damage_an_entry(damaged)
     lagging.start()
     damaged.start()
     for _ in range(20):
@@ -153,7 +150,7 @@ def test_of_two_nodes_none_begins_anew_unasked_and_asked_it_gets_all(tmp_path: P
         sent = produced(cluster)
         node = cluster.followers()[0]
         assert node.stop(10.0) == 0
-        damage_a_row(node)
+        damage_an_entry(node)
         assert "can't be used" in node.try_start()
         node.kill()
         refused = repair(node, "--from-cluster")
@@ -175,7 +172,7 @@ def test_where_too_many_began_anew_one_of_them_can_be_told_to_vote(cluster: Clus
     intact = cluster.leader()
     for node in damaged:
         assert node.stop(10.0) == 0
-        damage_a_row(node)
+        damage_an_entry(node)
     for node in damaged:
         node.start()
     for _ in range(20):
@@ -197,7 +194,7 @@ def test_a_renewal_that_was_cut_short_goes_on(cluster: Cluster) -> None:
     sent = produced(cluster)
     node = cluster.followers()[0]
     assert node.stop(10.0) == 0
-    damage_a_row(node)
+    damage_an_entry(node)
     folder = folder_of(node)
     aside = folder.with_name(f"{folder.name}.damaged-20260101-000000")
     (aside / "journal").mkdir(parents=True)

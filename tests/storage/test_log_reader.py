@@ -22,9 +22,18 @@ def entry(first: int, count: int = 2) -> StoredEntry:
     return entry_codec.stored_entry(entry_codec.encode(1, first, 1000.0 + first, [Lead("", 1)] * count))
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["rows of one", "rows of several"])
+def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(sys.modules[__name__], "TOGETHER", request.param)
+    return bool(request.param)
+
+
+TOGETHER = False
+
+
 def filled(folder: Path, entries: int = 5) -> LogStore:
     store = LogStore(LmdbTables(folder), 0)
-    store.store([entry(1 + 2 * n) for n in range(entries)])
+    store.store([entry(1 + 2 * n) for n in range(entries)], together=TOGETHER)
     return store
 
 

@@ -22,6 +22,7 @@ from storage.state import ShardState
 from storage.tables import LOG, LmdbTables
 from storage.trimming import trim_now
 from tests.examples import examples
+from tests.storage.damage import damage_entries
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 NOW = 1000.0
@@ -118,16 +119,18 @@ def settle(state: ShardState) -> ShardState:
 
 
 @settings(max_examples=examples(300))
-@given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=9))
-def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: int, steps: list[int]) -> None:
+@given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=9))
+def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(
+    seed: int, steps: list[tuple[int, bool]]
+) -> None:
     """Also where a node goes on from what it recovered, whose stretches begin where its log does."""
     tables, folder = MemoryTables(), MemoryFolder()
     writer = Writer(seed)
     store = LogStore(tables, 0)
-    for step in steps:
+    for step, together in steps:
         before = len(writer.entries)
         writer.grow(step)
-        store.store(writer.entries[before:])
+        store.store(writer.entries[before:], together=together)
         until = writer.random.randint(0, writer.state.trans_id)
         while writer.trim(store, until) and writer.random.random() < 0.7:
             pass
@@ -155,26 +158,21 @@ def test_all_of_the_log_can_go_but_what_is_not_a_whole_stretch() -> None:
     assert store.bounds.trimmed in ends, "entries go whole"
 
 
-@pytest.fixture
-def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
+@pytest.fixture(params=[False, True], ids=["rows of one", "rows of several"])
+def shard(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
     """A shard in real LMDB with 40 entries, the first of them trimmed."""
     tables = LmdbTables(tmp_path)
     folder = RealFolder(tmp_path / "journal")
     writer = Writer(5)
     writer.grow(40)
     store = LogStore(tables, 0)
-    store.store(writer.entries)
+    for at in range(0, 40, 8):
+        store.store(writer.entries[at : at + 8], together=request.param)
     assert writer.trim(store, 20)
+    with tables.read() as transaction:
+        assert (transaction.count(LOG) <= 5) == request.param
     yield tables, folder, writer
     tables.close()
-
-
-def _damage(tables: LmdbTables, index: int) -> int:
-    """Flip a byte of the log's entry number `index`; returns its last trans_id."""
-    with tables.write() as transaction:
-        key, data = list(transaction.range(LOG))[index]
-        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1]))])
-    return int.from_bytes(key, "big")
 
 
 def test_a_restart_from_lmdb_gives_the_same_state(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
@@ -200,7 +198,7 @@ def test_a_clock_that_is_ahead_makes_nothing_due_on_a_node_that_does_not_lead(*,
 
 def test_a_damaged_last_entry_is_cut_off_and_told(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
     tables, folder, writer = shard
-    end = _damage(tables, -1)
+    [end] = damage_entries(tables, -1)
     recovered = ShardState()
     result = recover(tables, folder, LogStore(tables, 0), recovered, lambda: NOW)
     assert result.torn is not None
@@ -214,7 +212,7 @@ def test_a_damaged_entry_in_the_middle_stops_the_start_and_repair_mends_it(
     shard: tuple[LmdbTables, RealFolder, Writer],
 ) -> None:
     tables, folder, writer = shard
-    end = _damage(tables, 5)
+    [end] = damage_entries(tables, 5)
     with pytest.raises(DamagedError, match=f"log entry {end}: the checksum"):
         recover(tables, folder, LogStore(tables, 0), ShardState(), lambda: NOW)
     findings = verify(tables, folder, 0)
@@ -244,7 +242,7 @@ def test_verify_finds_nothing_wrong_with_a_sound_log(shard: tuple[LmdbTables, Re
 def test_a_gap_between_entries_is_damage(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
     tables, folder, _ = shard
     with tables.write() as transaction:
-        transaction.delete(LOG, [list(transaction.range(LOG))[3][0]])
+        transaction.delete(LOG, [list(transaction.range(LOG))[1][0]])
     with pytest.raises(DamagedError, match="but those before it end at"):
         recover(tables, folder, LogStore(tables, 0), ShardState(), lambda: NOW)
     assert verify(tables, folder, 0).faults

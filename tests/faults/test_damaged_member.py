@@ -173,6 +173,7 @@ def test_where_too_many_began_anew_one_of_them_can_be_told_to_vote(cluster: Clus
     for node in damaged:
         assert node.stop(10.0) == 0
         damage_an_entry(node)
+    wait_for(lambda: cluster.shard(intact)["leader_node_id"] == 0)  # back within its time-out, they would keep its lead
     for node in damaged:
         node.start()
     for _ in range(20):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from storage.entry_codec import entry_time
+from storage.entry_codec import entry_time, is_whole
 from storage.errors import DamagedError, StorageError
 from storage.log_rows import entries_in, last_in, number_key
 from storage.log_store import SIDE_KEY, TRIMMED_KEY
@@ -121,6 +121,8 @@ class LogReader:
                 found = next(self._entries(transaction, middle), None)
             if found is None:
                 break
+            if not is_whole(found[1]):
+                raise DamagedError(f"{self._folder}: log entry {found[0]}", "the checksum does not fit the entry")
             if entry_time(found[1]) >= time:
                 high = middle
             else:

@@ -3,30 +3,33 @@
 | row | key | value |
 |---|---|---|
 | an entry | its last trans_id (8 bytes, big-endian) | the entry |
-| several | the last one's last trans_id, and `SEVERAL` | a table of them, and the entries, one behind the other |
+| several | the last one's last trans_id, and `SEVERAL` | their table, the entries one behind the other, their table |
 
 A row more costs a store and a trim some microseconds each, most of which are not LMDB's: for each, the thread that does
 it gives the interpreter up and waits for it again, while the loop wants it. With eight clients a row of several took a
 tenth off all that a node did for a request.
 
-The table: CRC-32 of what follows, how many (4 bytes), and for each its last trans_id (8 bytes) and its length (4). Each
-entry has a checksum of its own. Rows of several are written from feature level 5 on: versions before can't read them.
+The table: how many (4 bytes, big-endian), and for each its last trans_id (8 bytes) and its length (4). In front it
+stands behind its CRC-32; at the end before how many there are, and its CRC-32. One of the two is enough, and each entry
+has a checksum of its own: what is damaged in a row is an entry, as it is in rows of one. Rows of several are written
+from feature level 5 on, and then the data have another format: versions before can't read them, and say so.
 """
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from storage.entry import StoredEntry
+from storage.errors import DamagedError
 
 SEVERAL: Final = b"+"
 ROW_BYTES: Final = 32 << 10
 """Of the entries of a row of several, at most: LMDB finds room for a few pages in a row without a long search."""
 
-_HEAD: Final = struct.Struct(">II")
-_PLACE: Final = struct.Struct(">QI")
+_COUNT_BYTES: Final = 4
 _CHECKSUM_BYTES: Final = 4
+_PLACE: Final = struct.Struct(">QI")
 
 
 def number_key(number: int) -> bytes:
@@ -67,39 +70,44 @@ def row_of(part: Sequence[tuple[int, bytes]]) -> tuple[bytes, bytes]:
     last, data = part[-1]
     if len(part) == 1:
         return number_key(last), data
-    places = b"".join([_PLACE.pack(end, len(one)) for end, one in part])
-    count = len(part).to_bytes(4, "big")
-    table = zlib.crc32(count + places).to_bytes(_CHECKSUM_BYTES, "big") + count + places
-    return number_key(last) + SEVERAL, b"".join([table, *[one for _, one in part]])
+    table = len(part).to_bytes(_COUNT_BYTES, "big") + b"".join([_PLACE.pack(end, len(one)) for end, one in part])
+    checksum = zlib.crc32(table).to_bytes(_CHECKSUM_BYTES, "big")
+    entries = b"".join([one for _, one in part])
+    return number_key(last) + SEVERAL, b"".join([checksum, table, entries, table, table[:_COUNT_BYTES], checksum])
 
 
-def entries_in(key: bytes, value: bytes, after: int) -> Iterator[tuple[int, bytes]]:
+def entries_in(key: bytes, value: bytes, after: int) -> list[tuple[int, bytes]]:
     """Give the entries of a row that end behind record `after`, in order, each with its last trans_id.
 
-    Where the table of several is damaged they are all one, whose checksum does not fit: they can't be told apart.
+    Raises `DamagedError` where those of several can't be told apart.
     """
     last = last_in(key)
     if len(key) == 8:
-        if last > after:
-            yield last, value
-        return
-    table = _table(value)
-    if table is None:
-        yield last, value
-        return
-    at = _HEAD.size + len(table) * _PLACE.size
+        return [(last, value)] if last > after else []
+    table = _table(value, last)
+    at = _CHECKSUM_BYTES + _COUNT_BYTES + len(table) * _PLACE.size
+    found: list[tuple[int, bytes]] = []
     for end, length in table:
         if end > after:
-            yield end, value[at : at + length]
+            found.append((end, value[at : at + length]))
         at += length
+    return found
 
 
-def _table(value: bytes) -> list[tuple[int, int]] | None:
-    """Read it; None: it is damaged."""
-    if len(value) < _HEAD.size:
-        return None
-    checksum, count = _HEAD.unpack_from(value)
-    end = _HEAD.size + count * _PLACE.size
-    if end > len(value) or checksum != zlib.crc32(value[_CHECKSUM_BYTES:end]):
-        return None
-    return list(_PLACE.iter_unpack(value[_HEAD.size : end]))
+def _table(value: bytes, last: int) -> list[tuple[int, int]]:
+    """Read the first of the two that is whole, and is of a row that ends with record `last`."""
+    size = len(value)
+    in_front = int.from_bytes(value[_CHECKSUM_BYTES : _CHECKSUM_BYTES + _COUNT_BYTES], "big")
+    end = size - _COUNT_BYTES - _CHECKSUM_BYTES
+    at_the_end = int.from_bytes(value[end : end + _COUNT_BYTES], "big")
+    begin = end - _COUNT_BYTES - at_the_end * _PLACE.size
+    for count, at, checksum in (
+        (in_front, _CHECKSUM_BYTES, value[:_CHECKSUM_BYTES]),
+        (at_the_end, begin, value[end + _COUNT_BYTES :]),
+    ):
+        table = value[at : at + _COUNT_BYTES + count * _PLACE.size] if at >= 0 else b""
+        if len(table) == _COUNT_BYTES + count * _PLACE.size and int.from_bytes(checksum, "big") == zlib.crc32(table):
+            places = list(_PLACE.iter_unpack(table[_COUNT_BYTES:]))
+            if count == int.from_bytes(table[:_COUNT_BYTES], "big") and places and places[-1][0] == last:
+                return places
+    raise DamagedError(f"log row {last}", "which entries it holds can't be read")

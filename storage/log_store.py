@@ -35,6 +35,9 @@ from storage.tables import (
 from storage.trimming import FIRST_VOTE_ID, Trim, TrimRows
 
 FORMAT_VERSION: Final = 1
+SEVERAL_FORMAT_VERSION: Final = 2
+"""From the first row of several on (`storage.log_rows`)."""
+
 _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
 TRIMMED_KEY: Final = b"trimmed"
@@ -97,9 +100,9 @@ class LogStore:
     @staticmethod
     def _check_format(transaction: ReadTransaction, shard: int) -> None:
         found = transaction.get(META, _FORMAT_KEY)
-        if found is not None and found != number_key(FORMAT_VERSION):
+        if found is not None and last_in(found) not in (FORMAT_VERSION, SEVERAL_FORMAT_VERSION):
             raise UnknownFormatError(
-                f"the data has format {int.from_bytes(found, 'big')}, this version reads {FORMAT_VERSION}"
+                f"the data has format {last_in(found)}, this version reads up to {SEVERAL_FORMAT_VERSION}"
             )
         owner = transaction.get(META, _SHARD_KEY)
         if owner is not None and owner != number_key(shard):
@@ -111,17 +114,37 @@ class LogStore:
         `together`: a row holds several of them.
         """
         rows = rows_of(entries, together=together)
-        self._write(lambda transaction: transaction.append(self.log, rows))
+        format_version = number_key(SEVERAL_FORMAT_VERSION)
+
+        def write(transaction: WriteTransaction) -> None:
+            transaction.append(self.log, rows)
+            if together and transaction.get(META, _FORMAT_KEY) != format_version:
+                transaction.put(META, [(_FORMAT_KEY, format_version)])
+
+        self._write(write)
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
 
-    def entries(self, transaction: ReadTransaction, after: int = 0) -> Iterator[tuple[int, bytes]]:
+    def entries(
+        self,
+        transaction: ReadTransaction,
+        after: int = 0,
+        unreadable: Callable[[int, DamagedError], None] | None = None,
+    ) -> Iterator[tuple[int, bytes]]:
         """Give the entries that hold the records behind `after`, in order, each with its last trans_id.
 
-        The first row may hold some that are trimmed: those are not there any more.
+        The first row may hold some that are trimmed: those are not there any more. A row that can't be read is told to
+        `unreadable`, with the record that it ends with; without that it raises `DamagedError`.
         """
         after = max(after, self.bounds.trimmed)
         for key, value in transaction.range(self.log, number_key(after + 1)):
-            yield from entries_in(key, value, after)
+            try:
+                found = entries_in(key, value, after)
+            except DamagedError as error:
+                if unreadable is None:
+                    raise
+                unreadable(last_in(key), error)
+                continue
+            yield from found
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
         """Read the entries that hold the records behind `after`, until one of the limits is passed; at least one if
@@ -316,9 +339,12 @@ def _note_trimmed(transaction: WriteTransaction, trimmed: int, vote_id: int, sec
             transaction.delete(META, [section.key])
 
 
-def decode_in_chain(data: bytes, where: str, after: int) -> Entry:
-    """Decode the entry in `data`, which must begin right behind record `after`. Raises as `entry.decode` does."""
+def decode_in_chain(data: bytes, where: str, after: int, end: int | None = None) -> Entry:
+    """Decode the entry in `data`, which must begin right behind record `after`, and end with record `end` if that is
+    known. Raises as `entry.decode` does."""
     entry = entry_codec.decode(data, where)
     if entry.first_trans_id != after + 1:
         raise DamagedError(where, f"its records begin at {entry.first_trans_id}, but those before it end at {after}")
+    if end is not None and entry.last_trans_id != end:
+        raise DamagedError(where, f"its records end with {entry.last_trans_id}")
     return entry

@@ -159,7 +159,7 @@ def load_state(tables: Tables, store: LogStore, state: ShardState, rest: Callabl
         load_rows(tables, store, state, rest)
         with tables.read() as transaction:
             for end, data in store.entries(transaction):
-                state.apply_entry(decode_in_chain(data, f"log entry {end}", state.trans_id))
+                state.apply_entry(decode_in_chain(data, f"log entry {end}", state.trans_id, end))
                 rest()
         state.finish_loading(state.time, rest)
 
@@ -179,7 +179,7 @@ def _recover(
         bad_end: int | None = None
         for end, data in store.entries(transaction):
             try:
-                entry = decode_in_chain(data, f"log entry {end}", state.trans_id)
+                entry = decode_in_chain(data, f"log entry {end}", state.trans_id, end)
             except DamagedError as error:
                 if end != store.bounds.checkpointed:
                     raise

@@ -13,6 +13,7 @@ from storage.disk import Folder
 from storage.entry import Entry
 from storage.errors import DamagedError, StorageError
 from storage.journal import is_segment_name, read_journal, salvage_journal
+from storage.log_rows import ROW_BYTES
 from storage.log_store import (
     LogStore,
     decode_message_row,
@@ -96,13 +97,29 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
         payloads = salvage_journal(folder)
         findings.faults.append(str(error))
     journal = standing_entries(payloads)
-    copies = {entry.last_trans_id for entry, _ in journal if entry is not None}
+    copies = {entry.first_trans_id: entry.last_trans_id for entry, _ in journal if entry is not None}
+
+    def journal_has(end: int) -> bool:
+        """Whether it goes on where the log is read to, and has that entry."""
+        return state.trans_id + 1 in copies and end in copies.values()
+
+    def unreadable(end: int, error: DamagedError) -> None:
+        findings.entries += 1
+        if journal_has(end):
+            findings.torn.append(f"{error}, and the journal has all of it: nothing is lost")
+        else:
+            # A row of several has fewer records than bytes: else its key is damaged, and the next says where it ends.
+            end = end if state.trans_id < end <= state.trans_id + ROW_BYTES else state.trans_id + 1
+            findings.faults.append(str(error))
+            findings.lost.append((state.trans_id + 1, end))
+            state.trans_id = end
+
     with tables.read() as transaction:
         findings.vote_id = trimmed_vote_id(transaction)
-        for end, data in store.entries(transaction):
+        for end, data in store.entries(transaction, unreadable=unreadable):
             is_last = end == store.bounds.checkpointed
             findings.entries += 1
-            if end in copies and is_last and not entry_codec.is_whole(data):
+            if is_last and not entry_codec.is_whole(data) and journal_has(end):
                 findings.torn.append(f"log entry {end} is damaged, and the journal has it: nothing is lost")
                 continue
             _take(data, f"log entry {end}", end, is_last, state, findings)

@@ -124,7 +124,9 @@ class _LmdbTransaction:
         self._transaction.cursor(db=self._tables[table]).putmulti(rows)
 
     def append(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        self._transaction.cursor(db=self._tables[table]).putmulti(rows, append=True)
+        _, added = self._transaction.cursor(db=self._tables[table]).putmulti(rows, append=True)
+        if added != len(rows):  # LMDB passes over a key that is not behind all others
+            raise DamagedError(table, f"of {len(rows)} rows {added} lie behind those that are there")
 
     def delete(self, table: str, keys: Sequence[bytes]) -> None:
         database = self._tables[table]

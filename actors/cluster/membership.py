@@ -90,6 +90,12 @@ class Membership:
         return FIRST_LEVEL if current is None else current.level
 
     @property
+    def settled_level(self) -> int:
+        """The level of the last members that are committed: it never falls again."""
+        settled = self._configs[0][1]
+        return FIRST_LEVEL if settled is None else settled.level
+
+    @property
     def others(self) -> list[int]:
         """All members but this node."""
         if self.current is None:

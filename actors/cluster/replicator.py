@@ -149,7 +149,7 @@ class Replicator(LoopActor[ToReplicator]):
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
         self._writer.begin(self, self._see_written, self._see_journal_space)
-        self._actors.checkpointer.tell(_checkpoint(self._log.unstored(), self._log.membership.level))
+        self._actors.checkpointer.tell(_checkpoint(self._log.unstored(), self._log.membership.settled_level))
         self._announcer.look_around()
         self._tick()
 
@@ -298,7 +298,7 @@ class Replicator(LoopActor[ToReplicator]):
         if entries:
             if self._machine.leading is not None:  # what LMDB has is soon not in memory: who waits would pull
                 self._do(self._machine.leading.pushing.push_late(self._now()))
-            self._actors.checkpointer.tell(_checkpoint(entries, self._log.membership.level))
+            self._actors.checkpointer.tell(_checkpoint(entries, self._log.membership.settled_level))
         elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)
 

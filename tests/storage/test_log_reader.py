@@ -16,6 +16,7 @@ from storage.log_store import LogStore, SnapshotPart
 from storage.records import Lead
 from storage.tables import LmdbTables
 from storage.trimming import Trim, TrimRows
+from tests.storage.damage import damage_entries
 
 
 def entry(first: int, count: int = 2) -> StoredEntry:
@@ -100,3 +101,13 @@ def test_a_folder_without_a_log_is_none(tmp_path: Path) -> None:
         shards_in(tmp_path)
     with pytest.raises(StorageError, match="no log"):
         LogReader(tmp_path)
+
+
+def test_a_time_is_not_looked_for_by_an_entry_that_is_damaged(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.close()
+    tables = LmdbTables(tmp_path)
+    damage_entries(tables, 2)
+    tables.close()
+    with LogReader(tmp_path) as reader, pytest.raises(DamagedError, match="log entry 6"):
+        reader.first_since(1005.0)

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.entry import StoredEntry
+from storage.errors import DamagedError
 from storage.log_rows import ROW_BYTES, SEVERAL, entries_in, key_behind, last_in, number_key, rows_of
 from storage.log_store import LogStore
+from storage.tables import META
 from storage.trimming import Trim, TrimRows
 from tests.storage.memory import MemoryTables
 
@@ -57,14 +59,51 @@ def test_a_row_of_one_is_what_versions_before_wrote() -> None:
     assert rows_of([entry], together=True) == rows_of([entry], together=False) == [(number_key(3), b"entry")]
 
 
-@pytest.mark.parametrize("at", [0, 5, 9, 16])
+@pytest.mark.parametrize("at", [0, 2, 5, 7])
 def test_a_damaged_table_is_not_believed(at: int) -> None:
     [(key, value)] = rows_of(entries_of([90, 90]), together=True)
     assert key == number_key(6) + SEVERAL
     broken = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
-    assert list(entries_in(key, broken, 0)) == [(6, broken)], "one entry, whose checksum can't fit"
-    for length in range(32):
-        assert list(entries_in(key, value[:length], 0)) == [(6, value[:length])]
+    assert entries_in(key, broken, 0) == entries_in(key, value, 0), "the other one is"
+    both = broken[: -1 - at] + bytes([broken[-1 - at] ^ 1]) + broken[len(broken) - at :]
+    assert len(both) == len(value)
+    with pytest.raises(DamagedError, match="log row 6"):
+        entries_in(key, both, 0)
+
+
+@given(st.data())
+def test_whatever_bytes_a_row_holds_it_is_read_or_said_to_be_damaged(data: st.DataObject) -> None:
+    [(key, value)] = rows_of(entries_of([9, 90, 1]), together=True)
+    begin = data.draw(st.integers(0, len(value)))
+    other = value[:begin] + data.draw(st.binary(max_size=60)) + value[data.draw(st.integers(begin, len(value))) :]
+    for read_key in (key, number_key(7) + SEVERAL):
+        try:
+            found = entries_in(read_key, other, 0)
+        except DamagedError:
+            continue
+        assert [end for end, _ in found] == [3, 6, 9]
+        assert read_key == key
+
+
+def test_a_row_whose_key_is_damaged_is_not_believed() -> None:
+    [(_, value)] = rows_of(entries_of([90, 90]), together=True)
+    with pytest.raises(DamagedError, match="log row 7"):
+        entries_in(number_key(7) + SEVERAL, value, 0)
+
+
+def test_a_log_says_from_its_first_row_of_several_on_that_it_has_such() -> None:
+    """So a version before says so too, and takes none of it for damage."""
+    store = LogStore(MemoryTables(), 0)
+
+    def written() -> bytes | None:
+        with store.tables.read() as transaction:
+            return transaction.get(META, b"format")
+
+    store.store(entries_of([90]))
+    assert written() == number_key(1)
+    store.store(entries_of([90, 90], 4), together=True)
+    assert written() == number_key(2)
+    assert LogStore(store.tables, 0).bounds.checkpointed == 9
 
 
 def test_rows_that_end_with_a_record_are_before_the_key_behind_it() -> None:

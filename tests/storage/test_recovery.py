@@ -230,6 +230,37 @@ def test_a_damaged_entry_in_the_middle_stops_the_start_and_repair_mends_it(
     assert expected <= set(mended.messages)
 
 
+@pytest.mark.parametrize(("row", "is_key"), [(1, False), (-1, False), (1, True), (-1, True)])
+def test_a_row_of_several_that_cant_be_read_stops_the_start_and_repair_keeps_the_others(
+    tmp_path: Path, row: int, *, is_key: bool
+) -> None:
+    """A review's: where it was the last it was cut off, with all that it held, as if it had been torn."""
+    tables, folder, writer = LmdbTables(tmp_path), RealFolder(tmp_path / "journal"), Writer(5)
+    writer.grow(40)
+    for at in range(0, 40, 8):
+        LogStore(tables, 0).store(writer.entries[at : at + 8], together=True)
+    with tables.write() as transaction:
+        key, value = list(transaction.range(LOG))[row]
+        broken = bytes([value[0] ^ 1]) + value[1:-1] + bytes([value[-1] ^ 1])
+        if is_key:
+            transaction.delete(LOG, [key])
+            transaction.put(LOG, [(key[:6] + bytes([key[6] ^ (64 if row < 0 else 0), key[7] ^ 1]) + key[8:], value)])
+        else:
+            transaction.put(LOG, [(key, broken)])
+    with pytest.raises(DamagedError, match="log row"):
+        recover(tables, folder, LogStore(tables, 0), ShardState(), lambda: NOW)
+    assert verify(tables, folder, 0).faults
+    repair(tables, folder, 0)
+    mended = ShardState()
+    recover(tables, folder, LogStore(tables, 0), mended, lambda: NOW)
+    mended.check()
+    first = 8 if row > 0 else 32
+    lost = range(writer.entries[first].first_trans_id, writer.entries[first + 7].last_trans_id + 1)
+    assert {m for m in writer.state.messages if m // 1024 not in lost} <= set(mended.messages)
+    assert writer.state.trans_id <= mended.trans_id + (len(lost) if row < 0 else 0)
+    tables.close()
+
+
 def test_verify_finds_nothing_wrong_with_a_sound_log(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
     tables, folder, writer = shard
     findings = verify(tables, folder, 0)

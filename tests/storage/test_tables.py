@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+import pytest
+
+from storage.errors import DamagedError
 from storage.tables import LOG, WARM_CHUNK_BYTES, LmdbTables
 
 
@@ -65,4 +68,16 @@ def test_what_cannot_be_read_ahead_is_left_to_recovery(tmp_path: Path) -> None:
     tables = LmdbTables(tmp_path)
     (tmp_path / "data.mdb").rename(tmp_path / "elsewhere")
     assert tables.warm(0.5) == 0
+    tables.close()
+
+
+def test_rows_that_are_not_behind_all_others_are_not_passed_over(tmp_path: Path) -> None:
+    """LMDB does that, and says so only by how many it took."""
+    tables = LmdbTables(tmp_path)
+    with tables.write() as transaction:
+        transaction.append(LOG, [(b"b", b"1"), (b"c", b"2")])
+    with pytest.raises(DamagedError, match="of 2 rows 1 lie behind"), tables.write() as transaction:
+        transaction.append(LOG, [(b"a", b"3"), (b"d", b"4")])
+    with tables.read() as transaction:
+        assert [key for key, _ in transaction.range(LOG)] == [b"b", b"c"]
     tables.close()

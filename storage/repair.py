@@ -105,8 +105,8 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
 
     def unreadable(end: int, error: DamagedError) -> None:
         findings.entries += 1
-        if journal_has(end):
-            findings.torn.append(f"{error}, and the journal has all of it: nothing is lost")
+        if end == store.bounds.checkpointed and journal_has(end):
+            findings.faults.append(f"{error}, and the journal has all of it: nothing is lost")
         else:
             # A row of several has fewer records than bytes: else its key is damaged, and the next says where it ends.
             end = end if state.trans_id < end <= state.trans_id + ROW_BYTES else state.trans_id + 1

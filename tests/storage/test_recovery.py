@@ -1,5 +1,6 @@
 """Recovery and trimming: whatever is on disk describes the same state, in LMDB for real and in memory."""
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
+from storage.journal_writer import begin_journal
 from storage.log_store import LogStore
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
@@ -258,6 +260,31 @@ def test_a_row_of_several_that_cant_be_read_stops_the_start_and_repair_keeps_the
     lost = range(writer.entries[first].first_trans_id, writer.entries[first + 7].last_trans_id + 1)
     assert {m for m in writer.state.messages if m // 1024 not in lost} <= set(mended.messages)
     assert writer.state.trans_id <= mended.trans_id + (len(lost) if row < 0 else 0)
+    tables.close()
+
+
+def test_a_last_row_that_cant_be_read_is_mended_from_the_journal(tmp_path: Path) -> None:
+    tables, folder, writer = LmdbTables(tmp_path), MemoryFolder(), Writer(5)
+    writer.grow(24)
+    for at in range(0, 24, 8):
+        LogStore(tables, 0).store(writer.entries[at : at + 8], together=True)
+    journal = begin_journal(folder, 1 << 20, writes_are_durable=True, stored=0, last_trans_id=0)
+    left = deque(writer.entries[16:])
+    while left and (write := journal.place(left)) is not None:
+        write.file.write_durably_at(write.offset, write.data)
+        folder.settle()
+        journal.completed(write)
+    assert not left
+    with tables.write() as transaction:
+        key, value = list(transaction.range(LOG))[-1]
+        transaction.put(LOG, [(key, bytes([value[0] ^ 1]) + value[1:-1] + bytes([value[-1] ^ 1]))])
+    findings = verify(tables, folder, 0)
+    assert [fault for fault in findings.faults if "the journal has all of it" in fault] == findings.faults != []
+    assert findings.lost == []
+    repair(tables, folder, 0)
+    mended = ShardState()
+    recover(tables, folder, LogStore(tables, 0), mended, lambda: NOW)
+    assert described(mended) == described(settle(writer.state))
     tables.close()
 
 

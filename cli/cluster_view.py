@@ -1,6 +1,7 @@
 """How a cluster of several shards is shown: nodes by shards."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import typer
@@ -19,7 +20,8 @@ def show_spread(reply: dict[str, Any], *, as_json: bool) -> None:
     """
     members, shards = reply["members"], reply["shards"]
     with ThreadPoolExecutor(max(len(members), 1)) as pool:
-        states = list(pool.map(_state, members))
+        asked = [pool.submit(copy_context().run, _state, member) for member in members]  # with what the options say
+        states = [one.result() for one in asked]
     rows = [
         {
             "node_id": member["node_id"],

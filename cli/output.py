@@ -76,7 +76,8 @@ OF_A_NODE: Final = {
 }
 """The options that every command has which asks a node: which one, and what is shown to it."""
 
-_asked: ContextVar[tuple[list[Address], Credentials] | None] = ContextVar("asked", default=None)
+_asked: ContextVar[tuple[list[Address], Credentials]] = ContextVar("asked")
+"""What a command's options say: it has none before `asking` has read them, and a thread has what it is given."""
 
 
 def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -124,7 +125,7 @@ def _who_is_asked(
     if token is not None and not token:
         raise ValueError(f"{token_file} holds no token")
     shown = Credentials.of(token, tls=tls, ca=ca)
-    beside = os.environ.get(PORT_VARIABLE)
+    beside = os.environ.get(PORT_VARIABLE)  # the library goes by it with QUORATE_HOST alone; here it fills in, as ever
     if host is not None and port is None and beside and "://" not in host:
         if not beside.isdigit():
             raise ValueError(f"{PORT_VARIABLE} is {beside!r}: a number from 1 to 65535 is wanted")
@@ -134,7 +135,7 @@ def _who_is_asked(
 
 def asked_nodes() -> list[Address]:
     """Give the addresses that the command is to ask one of."""
-    return _of_command()[0]
+    return _asked.get()[0]
 
 
 def shown_asked() -> str:
@@ -144,11 +145,7 @@ def shown_asked() -> str:
 
 def credentials() -> Credentials:
     """Read what the command's options say that this client shows."""
-    return _of_command()[1]
-
-
-def _of_command() -> tuple[list[Address], Credentials]:
-    return _asked.get() or found(None, None, None, Credentials.of())
+    return _asked.get()[1]
 
 
 def client(timeout: float = 10.0) -> Client:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 from storage.entry_codec import entry_time, is_whole
 from storage.errors import DamagedError, StorageError
-from storage.log_rows import entries_in, last_in, number_key
+from storage.log_rows import entries_behind, last_in, number_key
 from storage.log_store import SIDE_KEY, TRIMMED_KEY
 from storage.tables import LOG, META, LmdbTables, ReadTransaction
 
@@ -89,8 +89,7 @@ class LogReader:
 
     def _entries(self, transaction: ReadTransaction, after: int) -> Iterator[tuple[int, bytes]]:
         """Give the entries that hold the records behind `after`, each with its last trans_id."""
-        for key, value in transaction.range(self._log(transaction), number_key(after + 1)):
-            yield from entries_in(key, value, after)
+        return entries_behind(transaction.range(self._log(transaction), number_key(after + 1)), after)
 
     def parts(self, after: int, upto: int, bytes_max: int = 4 << 20) -> Iterator[list[bytes]]:
         """Read the entries that hold the records behind `after` up to `upto`, in parts of about `bytes_max`.

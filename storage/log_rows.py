@@ -17,7 +17,7 @@ from feature level 5 on, and then the data have another format: versions before 
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from storage.entry import StoredEntry
@@ -92,6 +92,22 @@ def entries_in(key: bytes, value: bytes, after: int) -> list[tuple[int, bytes]]:
             found.append((end, value[at : at + length]))
         at += length
     return found
+
+
+def entries_behind(
+    rows: Iterable[tuple[bytes, bytes]], after: int, unreadable: Callable[[int, DamagedError], None] | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Give those of all `rows`, as `entries_in` does. A row that can't be read is told to `unreadable`, with the record
+    that it ends with; without that it raises `DamagedError`."""
+    for key, value in rows:
+        try:
+            found = entries_in(key, value, after)
+        except DamagedError as error:
+            if unreadable is None:
+                raise
+            unreadable(last_in(key), error)
+            continue
+        yield from found
 
 
 def _table(value: bytes, last: int) -> list[tuple[int, int]]:

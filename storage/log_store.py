@@ -19,7 +19,7 @@ import msgspec
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
-from storage.log_rows import entries_in, key_behind, last_in, number_key, row_of, rows_of
+from storage.log_rows import entries_behind, entries_in, key_behind, last_in, number_key, row_of, rows_of
 from storage.records import Configure, Produce
 from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows
 from storage.tables import (
@@ -132,19 +132,10 @@ class LogStore:
     ) -> Iterator[tuple[int, bytes]]:
         """Give the entries that hold the records behind `after`, in order, each with its last trans_id.
 
-        The first row may hold some that are trimmed: those are not there any more. A row that can't be read is told to
-        `unreadable`, with the record that it ends with; without that it raises `DamagedError`.
+        The first row may hold some that are trimmed: those are not there any more. `unreadable`: see `entries_behind`.
         """
         after = max(after, self.bounds.trimmed)
-        for key, value in transaction.range(self.log, number_key(after + 1)):
-            try:
-                found = entries_in(key, value, after)
-            except DamagedError as error:
-                if unreadable is None:
-                    raise
-                unreadable(last_in(key), error)
-                continue
-            yield from found
+        return entries_behind(transaction.range(self.log, number_key(after + 1)), after, unreadable)
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
         """Read the entries that hold the records behind `after`, until one of the limits is passed; at least one if

@@ -236,8 +236,10 @@ class Leading:
         if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
             return []  # it can't have what is not there yet
         before, committed = progress.match, self.log.committed
+        # The lease lasts as long as the least patient promised (6.4.1): the owner has to hear of it as often, or it
+        # holds what it is asked though the lease is there.
         if 0.0 < message.promise_s < progress.promise_s:
-            self._tells_quorum_at = now  # and from then on as often as this one needs it
+            self._tells_quorum_at = now
         progress.stored(
             now,
             message.trans_id,

@@ -1,8 +1,9 @@
 """Replicator: the log. Hosts replication, the journal, the cluster's administration and checkpointing; carries out.
 
-Between the QueueOwner, which makes or applies entries, the Checkpointer, which stores them, the other nodes, which
-have them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
-`_recipients` is that table."""
+Between the QueueOwner, which makes or applies entries, the Checkpointer, which stores them, the other nodes, which have
+them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
+`_recipients` is that table.
+"""
 
 import logging
 from collections.abc import Callable

@@ -1,9 +1,10 @@
 """Auditing: what of the requests is written down, a machine; and the Auditor, which writes it.
 
 Everything that manages a queue or operates a node and may have changed something, and everything that is refused for
-want of a right. Of refusals so many lines a second at most, and of what was allowed so many for each principal:
-nobody fills the disk by being refused, and nobody moves the others' lines out of the file. What is left out is
-counted. Lines are JSON objects, written by a thread of their own."""
+want of a right. Of refusals so many lines a second at most, and of what was allowed so many for each principal: nobody
+fills the disk by being refused, and nobody moves the others' lines out of the file. What is left out is counted. Lines
+are JSON objects, written by a thread of their own.
+"""
 
 import json
 import logging

@@ -1,11 +1,12 @@
 """ClientIdentities: who a worker's clients are, and which of them may use the last places.
 
-A connection carries its identity and, for each of its requests, its principal. Who shows a token that is none hears
-of it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
+A connection carries its identity and, for each of its requests, its principal. Who shows a token that is none hears of
+it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
 
-When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And
-some are left for those who mend that: clients on this machine, and whoever may operate the node. Since a token comes
-after its connection, a few more may come in for a moment, to show one."""
+When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And some
+are left for those who mend that: clients on this machine, and whoever may operate the node. Since a token comes after
+its connection, a few more may come in for a moment, to show one.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple

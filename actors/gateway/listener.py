@@ -1,9 +1,10 @@
 """Listener: the clients. Gathers what one turn of the loop read into one message, and takes replies back to them.
 
-Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open
-in all, how many bytes clients may make this worker hold (`HeldBytes`), how many datagrams' consumers wait, and by
+Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open in
+all, how many bytes clients may make this worker hold (`HeldBytes`), how many datagrams' consumers wait, and by
 sweeping, all that is of time. A limit that is reached is logged once, and again when it was not reached for a while.
-Its sockets are opened and closed by the composition root; it only ever sees connections."""
+Its sockets are opened and closed by the composition root; it only ever sees connections.
+"""
 
 import logging
 from collections.abc import Callable

@@ -2,7 +2,8 @@
 
 A queue is in one shard (`quorate.shards`), and so is a message. What concerns several shards is asked of each, and
 the answers make one reply: see the gathers in `actors.gateway.gathers`, and `actors.gateway.scatter_gather` for a
-consume."""
+consume.
+"""
 
 from typing import Final, NamedTuple
 

@@ -1,6 +1,6 @@
 """Links: to the other nodes, and to the workers of other shards, on this node and on others.
 
-Three kinds of contacts (`actors.links.contacts`) have one way of dialling, of sending and of keeping what can't be
+Three kinds of contacts (`actors.links.contact`) have one way of dialling, of sending and of keeping what can't be
 sent yet. A link goes one way: what a worker asks and answers goes over the one that it dialled. What is sent to
 nobody's link is not sent: every message of the protocol may be lost. Only answers to requests wait for the way back.
 

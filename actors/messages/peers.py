@@ -18,7 +18,8 @@
 | KeyringChanged | the worker | Links | by which secrets nodes prove themselves from now on |
 
 Routers and Links know the workers of other shards by numbers below 0 (`worker_key`), where nodes have theirs above
-it."""
+it.
+"""
 
 import msgspec
 

@@ -19,7 +19,9 @@ from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED,
 ENVIRONMENT_PREFIX: Final = "QUORATE_"
 
 PORT_MAX: Final = 65535
-NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca", "tls", "watchdog"})
+NO_SETTINGS: Final = frozenset(
+    {"config", "compile", "cluster_secret", "token", "token_file", "ca", "tls", "url", "watchdog"}
+)
 """What else the environment says: a configuration's path, which code runs, the cluster's secret, what clients need."""
 
 

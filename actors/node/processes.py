@@ -44,22 +44,22 @@ LOOK_S: Final = 0.002
 TOLD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """What the supervisor is told by; a worker does not hear it."""
 
-
 EXIT_RAISED: Final = 1
 """As Python ends where nothing catches what was raised."""
 
 COMM: Final = Path("/proc/self/comm")
 """Takes what `ps -e` and `top` call the process, of 15 bytes."""
 
+CONSOLE_PROGRAM: Final = [sys.executable, "-P", "-m", "quorate_server", "console"]
 
-PROGRAM: Final = [sys.executable, "-P", "-m", "quorate_server", "console"]
-
-AGAIN_S: Final = (0.5, 30.0)
-"""After so long it is started again, at first and at most."""
+CONSOLE_AGAIN_S: Final = (0.5, 30.0)
+"""After so long the console is started again, at first and at most."""
 
 CONSOLE_HEALTHY_S: Final = 60.0
+"""One that ran this long begins with the shortest pause again."""
 
-STOP_S: Final = 3.0
+CONSOLE_STOP_S: Final = 3.0
+"""So long it has to end by itself."""
 
 
 class WorkerProcess:
@@ -233,7 +233,7 @@ class ConsoleProcess:
     def __init__(self, config: NodeConfig) -> None:
         self._arguments = console_arguments(config)
         self._process: subprocess.Popen[bytes] | None = None
-        self._pause_s, self._pause_max_s = AGAIN_S
+        self._pause_s, self._pause_max_s = CONSOLE_AGAIN_S
         self._started_at = 0.0
         self.descriptor = -1
         self.start_at = 0.0 if self._arguments["listeners"] else float("inf")
@@ -245,7 +245,7 @@ class ConsoleProcess:
 
     def start(self, now: float) -> bool:
         """Start it; whether the system had a process to give, and is asked again later if not."""
-        command = [*PROGRAM, json.dumps(self._arguments)]
+        command = [*CONSOLE_PROGRAM, json.dumps(self._arguments)]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
             self.descriptor = os.pidfd_open(self._process.pid)
@@ -265,7 +265,7 @@ class ConsoleProcess:
         code = self._process.wait()
         self._gone()
         if now - self._started_at > CONSOLE_HEALTHY_S:
-            self._pause_s = AGAIN_S[0]
+            self._pause_s = CONSOLE_AGAIN_S[0]
         self._to_start_again(now, f"ended with code {code}")
 
     def _to_start_again(self, now: float, ending: str) -> None:
@@ -279,7 +279,7 @@ class ConsoleProcess:
             return
         self._process.terminate()
         try:
-            self._process.wait(STOP_S)
+            self._process.wait(CONSOLE_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

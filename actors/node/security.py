@@ -1,8 +1,9 @@
 """What keeps strangers out, as one node is configured: secrets, certificates, and who may do what.
 
-Loaded by the supervisor, which refuses to start with what can't be used, and by each worker; and again by both when
-the configuration is read again. What is open keeps what it has begun with: connections their certificates, links
-their secret as long as that is valid."""
+Loaded by the supervisor, which refuses to start with what can't be used, and by each worker; and again by both when the
+configuration is read again. What is open keeps what it has begun with: connections their certificates, links their
+secret as long as that is valid.
+"""
 
 import os
 import ssl

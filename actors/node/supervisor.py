@@ -1,8 +1,8 @@
 """The supervisor: a node's first process. Starts a worker for each shard, again when one dies, reloads, stops in order.
 
 Run by `qctl node start` as `python -m quorate_server supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
-`flags` and `ready_fd` (where to say "ready" or why not, or null). It does little on purpose, since it must not be
-what fails: of the workers' code, which they are forked with, it runs nothing itself.
+`flags` and `ready_fd` (where to say "ready" or why not, or null). It does little on purpose, since it must not be what
+fails: of the workers' code, which they are forked with, it runs nothing itself.
 
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """

@@ -222,6 +222,8 @@ class Appender:
         if not self._stage.leads:
             return
         now, lease = self._runtime.monotonic(), self.ledger.lease
+        # Another may have been elected since the lease ended (6.4.1), whose log drops what this one adds (3.5): what is
+        # not in the log when that is heard goes to it, and is not uncertain.
         lease.pass_time(now)
         if not lease.is_doubtful:
             append = self.machine.append(self.ledger, self._stage.vote_id, now, is_disk_full=self.is_disk_full)

@@ -1,5 +1,6 @@
 """Lists of queues: their rows, and what they are sorted by. Of very many they are made in pieces, and what else there
-is to do goes on between. A machine."""
+is to do goes on between. A machine.
+"""
 
 import re
 from bisect import insort

@@ -1,5 +1,6 @@
 """What consumers say of the messages that they hold: done, given back, worked on for longer, not wanted. Parts of the
-broker."""
+broker.
+"""
 
 from operator import le
 from typing import Any, Final

@@ -60,6 +60,12 @@ def test_environment_overrides_the_file_and_the_command_line_overrides_both(tmp_
     assert config.values["node_id"].source == "environment QUORATE_NODE_ID"
 
 
+def test_what_clients_read_in_the_environment_is_no_setting_of_a_node() -> None:
+    """Whoever has it set for `qctl` starts a node in the same shell."""
+    own = {f"QUORATE_{name}": "quorate://h" for name in ("URL", "TLS", "CA", "TOKEN", "TOKEN_FILE")}
+    assert load(None, own).values == load(None, {}).values
+
+
 def test_every_fault_is_named_at_once_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "node.json"
     path.write_text('{\n"port": "x",\n"prot": 1,\n"flush": "never",\n"port": 70000,\n"max_wait_s": 1e999}')

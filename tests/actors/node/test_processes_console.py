@@ -10,7 +10,7 @@ import pytest
 
 from actors.node import config as configuration
 from actors.node import processes
-from actors.node.processes import AGAIN_S, ConsoleProcess
+from actors.node.processes import CONSOLE_AGAIN_S, ConsoleProcess
 
 
 def refused(*_: object, **__: object) -> int:
@@ -24,7 +24,7 @@ def test_where_there_is_none_it_is_asked_again_later_and_later(
     """Nor is one left behind that nobody would see the end of."""
     note = tmp_path / "pid"
     sleeping = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", sleeping])
+    monkeypatch.setattr(processes, "CONSOLE_PROGRAM", [sys.executable, "-c", sleeping])
     config = configuration.load(None, flags={"data_dir": str(tmp_path), "http_listeners": "[{}]"})
     console = ConsoleProcess(config)
     with monkeypatch.context() as patched:
@@ -32,7 +32,7 @@ def test_where_there_is_none_it_is_asked_again_later_and_later(
         for n in range(3):
             assert not console.start(float(n))
             assert not console.is_running
-            assert console.start_at == n + AGAIN_S[0] * 2**n
+            assert console.start_at == n + CONSOLE_AGAIN_S[0] * 2**n
     assert not note.exists() or not Path(f"/proc/{note.read_text() or 0}").exists()
     assert console.start(9.0)
     console.stop()

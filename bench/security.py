@@ -1,6 +1,7 @@
 """python -m bench.security: what locks cost, and what strangers do to those who have the key. Takes some minutes.
 
-`python -m bench.security access sealed tls strangers fuzz` runs only the parts that are named. `tls` needs trustme.
+`python -m bench.security access sealed tls strangers fuzz fields` runs only the parts that are named. `tls` needs
+trustme; `fields` takes ten minutes.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ import msgspec
 from actors.gateway.access import TokenHash, new_token
 from actors.node.private_files import new_secret, write_secrets
 from bench.cluster_nodes import running_cluster
+from bench.fields import fields
 from bench.load import load
 from bench.node import cpu_seconds, running_node
 from net.peers.link import LinkTerms, Origin, PeerLink, encoded
@@ -338,7 +340,14 @@ def _fuzz_requests(seed: int, count: int) -> tuple[int, int, int]:
     return taken, before, _memory_kib()
 
 
-PARTS: Final = {"access": access, "sealed": sealed, "tls": tls, "strangers": strangers, "fuzz": fuzz}
+PARTS: Final = {
+    "access": access,
+    "sealed": sealed,
+    "tls": tls,
+    "strangers": strangers,
+    "fuzz": fuzz,
+    "fields": fields,
+}
 
 
 def main() -> None:

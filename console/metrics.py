@@ -47,6 +47,7 @@ GAUGES: Final = (
 COUNTERS: Final = (
     ("quorate_cpu_seconds", "What the shard's worker has used of the processors", "cpu_s"),
     ("quorate_elections", "Elections that this node has begun", "elections"),
+    ("quorate_internal_errors", "Requests that the node failed at by an error of its own", "internal_errors"),
 )
 HISTOGRAMS: Final = (
     (
@@ -109,7 +110,7 @@ def _plain(rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
         )
     for name, help_text, field in COUNTERS:
         yield _family(
-            *(CounterMetricFamily, name, help_text, ["shard"]), (([shard], row[field]) for shard, row in rows)
+            *(CounterMetricFamily, name, help_text, ["shard"]), (([shard], row.get(field, 0)) for shard, row in rows)
         )
     yield _family(
         *(GaugeMetricFamily, "quorate_disk_full", "1: nothing more can be stored", ["shard"]),

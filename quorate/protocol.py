@@ -109,6 +109,7 @@ class ErrorWord:
     NO_SUCH_READER: Final = "no_such_reader"
     NOT_ALLOWED: Final = "not_allowed"
     NOT_AUTHENTICATED: Final = "not_authenticated"
+    INTERNAL: Final = "internal_error"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]

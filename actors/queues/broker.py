@@ -14,6 +14,7 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.clocks import LeaderClock, Ripening
 from actors.queues.delivery import Delivery
+from actors.queues.failed_calls import FAILED, Failure
 from actors.queues.in_pieces import InPieces, NamedMessages
 from actors.queues.ledger import Ledger
 from actors.queues.log_head import Readers
@@ -106,7 +107,8 @@ class Broker:
     the host tells it while it leads are those of `clock`.
 
     `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
-    not its to answer: it gathers in `asked`, for the Replicator, and the host empties that.
+    its to answer: it gathers in `asked`, for the Replicator, and the host empties that. `failures`: calls that raised
+    and were answered `internal_error`; the host logs and empties them.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Broker:
         self.moving = Moving(self.ledger, self.delivery, self.pieces, limits.queues_max)
         self.ripening = Ripening(state)
         self.disk_full: str | None = None
+        self.failures: list[Failure] = []
         self._state = state
         self.limits = limits
         self._is_set = False
@@ -193,7 +196,25 @@ class Broker:
         elif number in UNLESS_GONE and call.client.is_gone:  # it may have asked for something else since
             self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
         else:
-            action(call)
+            before = self._state.trans_id
+            self.ledger.has_begun = False
+            try:
+                action(call)
+            except Exception as error:
+                if self.ledger.has_begun or self._state.trans_id != before:
+                    raise  # a part of it is done: the log recovers the state
+                self._end_failed([call], error)
+
+    def _end_failed(self, calls: list[Call], error: Exception) -> None:
+        """End calls of which one has raised before a record was made: they are answered, and nothing else changes."""
+        for call in calls:
+            self.delivery.lines.withdraw(call)
+            self.pieces.withdraw(call)
+            self.queries.withdraw(call)
+            self.asked[:] = [one for one in self.asked if one.call is not call]
+            if not self.ledger.has_answer(call):
+                self.ledger.answer(call, refusal(call.request, ErrorWord.INTERNAL, FAILED))
+            self.failures.append(Failure(call, error))
 
     def commit(self, now: float, trans_id: int) -> None:
         """Note that records up to `trans_id` are committed."""
@@ -231,7 +252,10 @@ class Broker:
         if call is not None:
             self.execute(call)
         self.admin.go_on()
-        self.queries.go_on()
+        try:
+            self.queries.go_on()  # which makes no records
+        except Exception as error:
+            self._end_failed(self.queries.take_open(), error)
         self.ripening.go_on()
 
     def set_limits(self, limits: Limits) -> None:
@@ -379,8 +403,11 @@ class Broker:
             messages.append(made)
         if not self._has_room(call, queue, len(messages), size):
             return None
-        self.ledger.make_queue(name)
+        is_transient = queue is None and _is_of_jobs(asked)  # as each message's id reckons with
+        self.ledger.make_queue(name, is_transient=is_transient)
         self.ledger.append_together(messages)
+        if is_transient:
+            self.delivery.idle.made(self._state.queues[name], self.ledger.now)
         self._state.queues[name].life.used_at = self.ledger.now
         for made in messages:
             self.ledger.produced(made)

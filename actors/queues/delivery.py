@@ -378,6 +378,7 @@ class Delivery:
         ready = queue.ready
         live = self._state.messages
         room = bytes_max
+        self._ledger.has_begun = True
         while ready and len(messages) < count:
             first = ready.pop_first()
             message = live[first[2]]
@@ -435,6 +436,7 @@ class Delivery:
         """End the wait of that client's request, as if its time were over; whether it waited."""
         for waiter in self.lines.of_client(client):
             if waiter.call.request.seq == seq:
+                self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
                 self._give_up(waiter)
                 return True
         return False

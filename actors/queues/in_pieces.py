@@ -22,9 +22,12 @@ from actors.messages.rights import Principal
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import ErrorWord, Request
-from quorate.request_faults import delivery_fault
+from quorate.request_faults import naming_fault
 from storage.message import Message, is_of_all
 from storage.records import Place
+
+NO_DELIVERY: Final = -1
+"""Stands for the delivery of a message that the request says none of: no message was delivered so often."""
 
 SETTLE_PIECE: Final = 100
 """So many messages at once: some 2 ms of work where there are millions."""
@@ -117,6 +120,13 @@ class InPieces:
             return None
         return self._later.popleft() if self._later else None
 
+    def withdraw(self, call: Call) -> None:
+        """Do no more of a call that raised before a record was made."""
+        if self._known is not None and self._known.call is call:
+            self._known = None
+        self._later = deque([one for one in self._later if one is not call])
+        self._strangers = deque([many for many in self._strangers if many.call is not call])
+
     def go_on_stranger(self) -> None:
         """Do one piece more of what a stranger asked for."""
         if self._is_done(self._strangers[0]):
@@ -197,19 +207,17 @@ class NamedMessages:
         """Find the ids that the request names, each once: none, where no message has its key; None if it was
         refused."""
         request = call.request
-        if request.delivery is not None and (fault := delivery_fault(request)) is not None:
-            self._ledger.refuse_field(call, "delivery", fault)
+        fault = naming_fault(request)
+        if fault is not None:
+            self._ledger.refuse_field(call, *fault)
             return None
         if request.msg_ids is not None:
             ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
             return list(dict.fromkeys(ids))
         if request.msg_id is not None:
             return [request.msg_id]
-        if request.scope is not None and request.key is not None:
-            message = self._ledger.state.keys.get(request.key)
-            return [] if message is None else [message.msg_id]
-        self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
-        return None
+        message = self._ledger.state.keys.get(request.key or "")
+        return [] if message is None else [message.msg_id]
 
     def message(self, call: Call, msg_id: int) -> Message | None:
         """Find a live message, in the queue if the request names one, that its client may have: others are not
@@ -253,7 +261,7 @@ class NamedMessages:
             counts = many.deliveries
             if counts is None:
                 counts = many.deliveries = _deliveries_of(many.call.request, delivery)
-            found = only(found, lambda message: fits(message.deliveries, counts[message.msg_id]))
+            found = only(found, lambda message: fits(message.deliveries, counts.get(message.msg_id, NO_DELIVERY)))
         many.done += count_of(found)
         return found
 
@@ -283,10 +291,8 @@ def only(found: dict[str, list[Message]], wanted: Callable[[Message], bool]) -> 
 def _deliveries_of(request: Request, delivery: int | list[int]) -> dict[int, int]:
     """Which delivery of each message the request is about; of an id that stands there twice the first counts."""
     if isinstance(delivery, int):
-        assert request.msg_id is not None
-        return {request.msg_id: delivery}
-    assert request.msg_ids is not None
+        return {} if request.msg_id is None else {request.msg_id: delivery}
     counts: dict[int, int] = {}
-    for msg_id, count in zip(request.msg_ids, delivery, strict=True):
+    for msg_id, count in zip(request.msg_ids or (), delivery, strict=False):
         counts.setdefault(msg_id, count)
     return counts

@@ -183,6 +183,11 @@ class Lease:
         """Tell what was said then when it is known to have held."""
         self._waiting.append((said_at, call, reply))
 
+    @property
+    def last_waiting(self) -> Call | None:
+        """The newest call whose answer waits."""
+        return self._waiting[-1][1] if self._waiting else None
+
     def take_waiting(self) -> list[Answer]:
         """Hand over what is not known to hold; it is the caller's now."""
         taken = [(call, reply) for _, call, reply in self._waiting]
@@ -196,7 +201,8 @@ class Ledger:
     `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
     unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
     `level` the feature level that records may use, `replicated` what waits for other nodes than a majority; `is_late`
-    says whether the host's turn was long enough.
+    says whether the host's turn was long enough. `has_begun`: the call that is executed has taken messages out of their
+    places, or a waiting call out of its lines, and can't end without doing the rest.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -208,6 +214,7 @@ class Ledger:
         self.level = LEVEL
         self.is_late: Callable[[], bool] = _never
         self.records: list[Made] = []
+        self.has_begun = False
         self.counting = Counting()
         self._together: list[tuple[int, int]] = []
         self.lease = Lease()
@@ -258,6 +265,15 @@ class Ledger:
     def answer(self, call: Call, reply: Reply) -> None:
         """Answer at once."""
         self.answers.append((call, reply))
+
+    def has_answer(self, call: Call) -> bool:
+        """Whether the call, the last that was executed, has its answer, told or parked."""
+        parked, waiting = self._parked, self.lease.last_waiting
+        return (
+            any(answered is call for answered, _ in self.answers)
+            or bool(parked and parked[-1][2] is call)
+            or waiting is call
+        )
 
     def answer_when_committed(self, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is committed."""

@@ -238,6 +238,10 @@ class Listings:
         if self._open and self._list_some(self._open[0]):
             self._open.popleft()
 
+    def withdraw(self, call: Call) -> None:
+        """Do no more for a call that raised."""
+        self._open = deque([listing for listing in self._open if listing.call is not call])
+
     def take_open(self) -> list[Call]:
         """Hand over the lists that are not ready; they do not go on."""
         calls = [listing.call for listing in self._open]

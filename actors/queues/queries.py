@@ -132,6 +132,12 @@ class Queries:
         """Hand over the lists, sums and scans that are not ready; they do not go on."""
         return self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
 
+    def withdraw(self, call: Call) -> None:
+        """Do no more for a call that raised."""
+        self._listings.withdraw(call)
+        self._summing.withdraw(call)
+        self._scanning.withdraw(call)
+
     def leader(self, call: Call) -> None:
         """Who leads."""
         request, view = call.request, self.view

@@ -35,6 +35,7 @@ from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appending import Appender, Appending
 from actors.queues.broker import Broker
 from actors.queues.clocks import Alarm
+from actors.queues.failed_calls import FailedCalls
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Interlude, Leftovers
 from actors.queues.log_head import HeadRows
@@ -96,6 +97,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
         self._leftovers = Leftovers(self._admission)
+        self._failed_calls = FailedCalls()
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._pieces = Pieces(runtime, self._continue)
         self._stopping: Stop | None = None
@@ -410,10 +412,14 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         ledger, stage, asked = self._ledger, self._stage, self._broker.asked
         if ledger.answers:
             self._send()
+        if self._broker.failures:
+            self._failed_calls.note(self.runtime.monotonic(), self._broker.failures)
+            self._broker.failures.clear()
         if asked:
             for one in asked:
                 if isinstance(one, StatusAsked) and one.call.request.action == Action.NODE_METRICS:
                     one.shard.update(self._appender.machine.measured)
+                    one.shard["internal_errors"] = self._failed_calls.count
                 self._replicator.tell(one)
             asked.clear()
         if ledger.records and stage.leads:

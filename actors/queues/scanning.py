@@ -146,6 +146,10 @@ class Soonest:
             search.key = (due_at, msg_id)
         return looked
 
+    def withdraw(self, call: Call) -> None:
+        """Do no more for a call that raised."""
+        self._open = deque([search for search in self._open if search.call is not call])
+
     def take_open(self) -> list[Call]:
         """Hand over the calls that are not answered; they do not go on."""
         calls = [search.call for search in self._open]
@@ -265,10 +269,17 @@ class Summing:
         if not is_last:
             return
         sums.at = now
-        waiting, self._waiting = self._waiting, []
         self._last, self._open, self._last_seconds = sums, None, self._seconds
-        for call in waiting:
-            self._done(call, sums)
+        waiting = self._waiting
+        while waiting:
+            self._done(waiting[0], sums)
+            del waiting[0]
+
+    def withdraw(self, call: Call) -> None:
+        """Do no more for a call that raised."""
+        self._waiting = [one for one in self._waiting if one is not call]
+        if not self._waiting:
+            self._open = None
 
     def take_open(self) -> list[Call]:
         """Whose sums are not ready; they do not go on."""
@@ -328,10 +339,16 @@ class Scanning:
     def go_on(self) -> None:
         """Answer whoever has waited longest, and look at some more of what is due next."""
         if self._open:
-            call = self._open.popleft()
+            call = self._open[0]
             self._ledger.answer_when_committed(call, self._found(call))
+            self._open.popleft()
         if self._soonest.has_more:
             self._soonest.go_on()
+
+    def withdraw(self, call: Call) -> None:
+        """Do no more for a call that raised."""
+        self._open = deque([one for one in self._open if one is not call])
+        self._soonest.withdraw(call)
 
     def take_open(self) -> list[Call]:
         """Hand over the calls that are not answered; they do not go on."""

@@ -65,14 +65,31 @@ class WaitQueues:
         """At the end of its queues' lines."""
         self._last_serial += 1
         waiter.serial = self._last_serial
+        self._enter(waiter)
+
+    def _enter(self, waiter: Waiter) -> None:
         self._waiters[waiter.serial] = waiter
         self._deadlines.add((waiter.deadline, waiter.serial))
         self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
-        self.named += len(waiter.queues)
-        if waiter.is_strangers:
-            self.named_by_strangers += len(waiter.queues)
+        if waiter.counts:
+            self.named += len(waiter.queues)
+            if waiter.is_strangers:
+                self.named_by_strangers += len(waiter.queues)
         for name in waiter.queues:
             self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
+
+    def withdraw(self, call: Call) -> None:
+        """Forget all of a call that raised while it was put in line, however far that came."""
+        if call.client not in self._by_client and all(waiter.call is not call for waiter in self._waiters.values()):
+            return
+        others = [waiter for waiter in self._waiters.values() if waiter.call is not call]
+        self._lines.clear()
+        self._by_client.clear()
+        self._deadlines.clear()
+        self._waiters.clear()
+        self.named = self.named_by_strangers = 0
+        for waiter in others:
+            self._enter(waiter)
 
     def leave(self, waiter: Waiter) -> None:
         """Out of all lines."""

@@ -16,6 +16,7 @@ from storage.records import Place
 from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
+from tests.simulation.dabbler import PREFIX, Dabbler
 from tests.simulation.faults import Faults
 from tests.simulation.gopher import POPPED, TOPICS, Gopher, IdHistory
 from tests.simulation.jobber import GOT, Jobber, JobHistory
@@ -32,6 +33,7 @@ FAULTS_S = 40.0
 RAW_BYTES = 4 << 20
 CALM_S = 400.0
 RIPE_S = 3.0
+DABBLED = "requests with any fields"
 CONVERGED_S = 30.0
 
 
@@ -67,11 +69,13 @@ class Run:
         has_workers: bool | None = None,
         has_jobbers: bool | None = None,
         has_gophers: bool | None = None,
+        has_dabblers: bool | None = None,
     ) -> None:
         self.seed = seed
         self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
         self.has_jobbers = Random(seed ^ 0x10BBE25).random() < 1 / 3 if has_jobbers is None else has_jobbers
         self.has_gophers = Random(seed ^ 0x60F).random() < 1 / 3 if has_gophers is None else has_gophers
+        self.has_dabblers = Random(seed ^ 0xDAB).random() < 1 / 3 if has_dabblers is None else has_dabblers
         self.ids = IdHistory()
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
@@ -120,6 +124,10 @@ class Run:
         jobs = JobHistory()
         if self.has_jobbers:
             clients += [Jobber(world, self.nodes, self.history, jobs, name) for name in ("j1", "j2")]
+        dabblers: list[Dabbler] = []
+        if self.has_dabblers:
+            dabblers = [Dabbler(world, self.nodes, self.history, name) for name in ("d1", "d2")]
+            clients += dabblers
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -157,6 +165,7 @@ class Run:
                 + Counter({GOT: jobs.got})
                 + Counter({POPPED: self.ids.popped})
                 + Counter({LOOKED: sum(one.looked for one in lookers)})
+                + Counter({DABBLED: sum(one.asked for one in dabblers)})
                 + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
         )
@@ -339,7 +348,7 @@ def _members_of(worker: SimulatedNode) -> list[tuple[int, bool, int]]:
 
 def _is_left(message: Message) -> bool:
     """Whether it is there though all was taken; but for what nobody takes."""
-    return message.queue not in (IDLE, *TOPICS)
+    return message.queue not in (IDLE, *TOPICS) and not message.queue.startswith(PREFIX)
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

@@ -47,25 +47,27 @@ class HeldCalls:
             of_client[serial] = held
 
     def add_returned(self, calls: list[Call], look_at: float, deadlines: list[float]) -> None:
-        """Hold those that came back undone: behind those of their clients that came back as often, and before all
-        others of them, which came later, and move back."""
-        returned: dict[Client, list[Held]] = {}
+        """Hold those that came back undone. Of each of their clients, calls that came back more often stand first.
+
+        A call that came back more often was asked earlier; calls that came back as often keep their order.
+        """
+        clients: dict[Client, None] = {}
         for call, deadline in zip(calls, deadlines, strict=True):
             self.add(call, look_at, deadline, for_credit=False)
             if not call.is_single:
-                returned.setdefault(call.client, []).append(self._all[self._serial])
-        for client, held in returned.items():
-            self._put_before_later(self._of[client], held)
+                clients[call.client] = None
+        for client in clients:
+            self._sort(client)
 
-    def _put_before_later(self, of_client: dict[int, Held], returned: list[Held]) -> None:
-        """Give those that came back the first of the places that they and the client's later ones have."""
-        later = [one for one in of_client.values() if one.call.returns < returned[0].call.returns]
-        if not later:
-            return
-        moved = [*returned, *later]
-        for serial, one in zip(sorted([one.serial for one in moved]), moved, strict=True):
+    def _sort(self, client: Client) -> None:
+        """Give the places that a client's calls have to them anew, in the order in which they are to be done."""
+        of_client = self._of[client]
+        wanted = sorted(of_client.values(), key=lambda one: (-one.call.returns, one.serial))
+        for serial, one in zip(sorted(of_client), wanted, strict=True):
             one.serial = serial
-            self._all[serial] = of_client[serial] = one
+            self._all[serial] = one
+        of_client.clear()
+        of_client.update({one.serial: one for one in wanted})
 
     def remove(self, held: Held) -> None:
         """Hold it no more."""

@@ -123,6 +123,7 @@ MODULES: Final = (
     "net.protocols.json_session",
     "net.protocols.json_framing",
     "net.protocols.json_payload",
+    "net.protocols.pieces",
     "net.protocols.resp_framing",
     "net.protocols.job_ids",
     "net.node_facts",

@@ -160,7 +160,7 @@ class Connection:
         account, resting = self.account, self._resting
         if (
             in_time
-            and not resting.unheard
+            and not resting.unheard.size
             and (account.is_known or len(data) <= SMALL_BYTES or not resting.comes_first(self, self._sink.strangers))
         ):
             resting.is_new = False
@@ -168,8 +168,8 @@ class Connection:
             return
         if self._state is not _OPEN and self._state is not _ENDED:
             return  # it was refused
-        resting.unheard += data
-        if account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
+        resting.unheard.add(data)
+        if account.note_partial(self._guard.session.partial_bytes + resting.unheard.size):
             self._sink.room.overdrawn(self, 0)
         reading = self._reading
         if not in_time and self._state is _OPEN and not reading.is_cut:
@@ -276,7 +276,7 @@ class Connection:
         if goes_on:
             is_too_much = bool(waiting) and not (self.open.is_waiting_alone and waiting.are_few)
             reading.pause(is_too_much or is_cut or reading.is_stalled or resting.is_on)
-        if self._state is _ENDED and not waiting and not has_more and not resting.unheard:
+        if self._state is _ENDED and not waiting and not has_more and not resting.unheard.size:
             self.close_when_answered()
 
     def end_turn(self) -> None:
@@ -360,7 +360,7 @@ class Connection:
             return
         self._state = _CLOSING if self._state is _OPEN else _FINISHING
         self._waiting.clear()
-        self._resting.unheard = b""
+        self._resting.unheard.clear()
         self._guard.discard(self)
         self.account.note_partial(0)
         if not self.open.count:
@@ -415,7 +415,7 @@ class Connection:
     def _let_go(self) -> None:
         self._replies.clear()
         self._waiting.clear()
-        self._resting.unheard = b""
+        self._resting.unheard.clear()
         self._guard.discard(self)
         self.account.leave()
 

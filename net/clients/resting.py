@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING, Final
 
 from net.clients.connection_contract import Strangers
+from net.protocols.pieces import Pieces
 
 if TYPE_CHECKING:
     from net.clients.connection import Connection
@@ -23,12 +24,12 @@ class Resting:
         self._rests = 0
         self._has_rested = False
         self.is_new = True
-        self.unheard = b""
+        self.unheard = Pieces()
 
     @property
     def may_have_token(self) -> bool:
         """Whether what it has sent may be a token."""
-        return self.is_new and len(self.unheard) <= FIRST_BYTES
+        return self.is_new and self.unheard.size <= FIRST_BYTES
 
     @property
     def is_on(self) -> bool:
@@ -51,8 +52,7 @@ class Resting:
         """Take what it has sent meanwhile, once it does not rest any more."""
         if self._rests:
             return b""
-        unheard, self.unheard = self.unheard, b""
-        return unheard
+        return self.unheard.take() if self.unheard.size else b""
 
     def comes_first(self, connection: "Connection", strangers: Strangers) -> bool:
         """Whether a stranger rests before something large of it is begun; who has rested need not again."""

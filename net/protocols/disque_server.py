@@ -123,6 +123,8 @@ def hello(client: DisqueClient, arguments: list[bytes]) -> Found:
         return NO_NUMBER
     if proto not in (RESP2, RESP3):
         return NO_PROTO
+    if len(arguments) > WORDS_MAX:
+        return BAD_HELLO
     shown: list[bytes] | None = None
     name: str | None = None
     at = 2

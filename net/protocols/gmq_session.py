@@ -72,6 +72,9 @@ ID_BYTES_MAX: Final = 64 << 10
 
 METHOD_SHOWN: Final = 1024
 
+VALUES_MAX: Final = 10_000
+"""Of one call: members of objects and items of lists, in all. A job has five, and a Pop a thousand topics at most."""
+
 BACKSLASH: Final = ord("\\")
 QUOTE: Final = b'"'
 NO_ID: Final = b'"job.id is empty"'
@@ -177,8 +180,9 @@ class GmqSession(Session):
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
         found: list[Found] = []
+        seen = iter(self._framer.seen)
         for frame in frames:
-            asked = Close() if isinstance(frame, Fault) else self._asked(frame)
+            asked = Close() if isinstance(frame, Fault) else self._asked(frame, next(seen)[1])
             if isinstance(frame, bytes) and len(frame) > LARGE_BYTES:
                 self.large[len(found)] = len(frame)
             found.append(asked)
@@ -210,7 +214,8 @@ class GmqSession(Session):
         except RefusedError as refusal:
             return Say(failed(call_id, str(refusal)))
 
-    def _asked(self, data: bytes) -> Found:
+    def _asked(self, data: bytes, commas: int) -> Found:
+        """Make what a call of a framed object asks, in which so many commas stand outside of strings."""
         try:
             found = _call_in(data)
             method, params, own_id = found.method, found.params, found.id
@@ -219,11 +224,9 @@ class GmqSession(Session):
             if members is None:
                 return Close()
             method, params, own_id = members
-        return self._served(data, method, params, own_id)
+        return self._served(data, method, params, own_id, commas)
 
-    def _served(self, data: bytes, method: str, params: Any, own_id: Any) -> Found:
-        if is_deeper(data, self._limits.depth_max):
-            return Close()
+    def _served(self, data: bytes, method: str, params: Any, own_id: Any, commas: int) -> Found:
         is_plain = _is_plain(data)
         call_id = NULL if own_id is UNSET else bytes(own_id)
         if len(call_id) > ID_BYTES_MAX:
@@ -233,6 +236,8 @@ class GmqSession(Session):
                 call_id = _escaped(compact(call_id if is_plain else readable(call_id)))
         except BROKEN:
             return Close()
+        if commas > VALUES_MAX:  # of hundreds of thousands objects would be made, or most of them passed over
+            return Say(failed(call_id, f"{ErrorWord.TOO_LARGE}: a call may have {VALUES_MAX} values, it has more"))
         serve = METHODS.get(method)
         if serve is None:
             return Say(failed(call_id, _no_method(method[:METHOD_SHOWN])))

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from mypy_extensions import i64
 
+from net.protocols.pieces import Pieces
 from net.protocols.session import Fault
 
 _RESUME: Final = re.compile(rb"[\n{]")
@@ -44,12 +45,6 @@ NEAR: Final = 128
 
 OBJECTS_MAX: Final = 200
 """So many objects and faults are given at once: the rest of a read that holds very many waits for the next turn."""
-
-PIECE_BYTES: Final = 4 << 10
-"""A piece that is shorter is put together with others: each that is kept takes some memory of its own."""
-
-GATHERED_BYTES: Final = 64 << 10
-"""Short pieces are gathered up to so many bytes."""
 
 
 def string_end(data: bytes, at: int) -> int:
@@ -189,47 +184,6 @@ class Brackets:
         if in_string and place > size + 1:
             self._is_escaped = True  # the piece ends behind a backslash
         return min(place, size)
-
-
-class Pieces:
-    """What has come of something that is not whole: put together when it is, and not moved with each piece that comes.
-
-    `size`: its bytes.
-    """
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._pieces: list[bytes] = []
-        self._short = bytearray()
-
-    def add(self, data: bytes) -> None:
-        """More of it."""
-        size = len(data)
-        self.size += size
-        if size < PIECE_BYTES:
-            self._short += data
-            if len(self._short) < GATHERED_BYTES:
-                return
-            data = b""
-        if self._short:
-            self._pieces.append(bytes(self._short))
-            self._short = bytearray()
-        if data:
-            self._pieces.append(data)
-
-    def take(self) -> bytes:
-        """All of it; nothing is left."""
-        if self._short:
-            self._pieces.append(bytes(self._short))
-        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self.clear()
-        return whole
-
-    def clear(self) -> None:
-        """Nothing is left."""
-        self.size = 0
-        self._pieces = []
-        self._short = bytearray()
 
 
 class ObjectFramer:

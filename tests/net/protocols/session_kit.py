@@ -6,13 +6,14 @@ tests.net.protocols.test_session_kit gmq N` does so N times.
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from net.peers.forwarding import REPLY_KINDS
-from net.protocols.session import Ask, Close, Say, Session
+from net.protocols.session import Ask, Close, Fault, Say, Session
 from quorate.protocol import Reply, Request
 
 
@@ -96,6 +97,42 @@ def mutated(words: Words, draw: random.Random) -> Iterator[bytes]:
                 start = draw.randrange(len(other))
                 stream[at:at] = other[start : start + draw.randrange(1, 40)]
         yield bytes(stream)
+
+
+PIECES = ((1, 64 << 10), (7, 256 << 10), (1448, 1 << 20), (65536, 1 << 20))
+"""Pieces that a stream comes in, and how long it is: a dribble, some bytes, an Ethernet frame, a read."""
+
+QUADRATIC = 16
+"""What takes time in proportion to the square of the bytes takes so many times as long for four times as many."""
+
+
+def feed(session: Session, stream: bytes, piece: int) -> None:
+    """Feed a stream in pieces of so many bytes, and take what it asks for in as many steps as that takes."""
+    for at in range(0, len(stream), piece):
+        found = session.receive(stream[at : at + piece])
+        while session.has_more:
+            found += session.receive(b"")
+        if any(isinstance(one, Close) or (isinstance(one, Fault) and one.is_fatal) for one in found):
+            break  # nothing more is given to it
+
+
+def longest_step_s(make: Callable[[], Session], stream: bytes, read: int = 256 << 10, tries: int = 3) -> float:
+    """Measure the longest step of a session that hears a stream as a node reads it (CPU seconds; the least of some)."""
+    return min(max(_step_times(make(), stream, read)) for _ in range(tries))
+
+
+def _step_times(session: Session, stream: bytes, read: int) -> Iterator[float]:
+    for at in range(0, len(stream), read):
+        data = stream[at : at + read]
+        while True:
+            begun = time.thread_time()
+            found = session.receive(data)
+            yield time.thread_time() - begun
+            if any(isinstance(one, Close) for one in found):
+                return
+            if not session.has_more:
+                break
+            data = b""
 
 
 def check_replies(words: Words) -> None:

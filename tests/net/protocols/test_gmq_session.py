@@ -159,10 +159,17 @@ def test_calls_that_are_wrong(words: str, said: str) -> None:
 
 
 def test_a_list_of_too_many_topics_is_refused_before_they_are_made() -> None:
-    names = ",".join(['""'] * 500_000)
+    names = ",".join(['""'] * 5_000)
     assert line(call(f'{{"method":"Service.Pop","params":[[{names}]],"id":1}}')) == error(
         "field_error: more than 1000 topics"
     )
+
+
+def test_a_call_of_very_many_values_is_refused_by_its_id_before_they_are_made() -> None:
+    for params in ("[[" + ",".join(['""'] * 500_000) + "]]", '[{"id":1,' + ",".join(['"f":{}'] * 300_000) + "}]"):
+        assert line(call(f'{{"method":"Service.Pop","params":{params},"id":7}}')) == (
+            '{"id":7,"result":null,"error":"too_large: a call may have 10000 values, it has more"}\n'
+        )
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,14 @@
 import itertools
 import random
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 
+import msgspec
 import pytest
 
+import quorate_compiled
 from net.node_facts import NodeFacts
 from net.protocols import PROTOCOLS
 from net.protocols.disque_session import DisqueSession
@@ -15,7 +20,17 @@ from net.protocols.session import Fault, RequestLimits, Session
 from tests.cost import calls_of, growth, peak_of
 from tests.examples import IS_SECOND_LOOK
 from tests.net.protocols.line_session import LineSession
-from tests.net.protocols.session_kit import Words, check_replies, check_stream, mutated, said
+from tests.net.protocols.session_kit import (
+    PIECES,
+    QUADRATIC,
+    Words,
+    check_replies,
+    check_stream,
+    feed,
+    longest_step_s,
+    mutated,
+    said,
+)
 
 DEPTH = 8
 LIMITS = RequestLimits(request_bytes_max=3000, depth_max=DEPTH)
@@ -210,6 +225,123 @@ def test_mebibytes_of_the_worst_are_judged_without_a_call_for_each(name: str) ->
     assert calls_of(lambda: receive(whole)) < len(whole) / 200
     assert peak_of(lambda: receive(whole)) < 4 * len(whole)
     assert growth(lambda: receive(part), lambda: receive(whole)) < 27
+
+
+LARGE_BYTES = 4 << 20
+LARGE_LIMITS = RequestLimits(request_bytes_max=LARGE_BYTES)
+STEP_S = 0.020
+"""No turn of the loop takes longer (design.md, section 4); other work of a step's turn is not in this."""
+
+ORDINARY_S = 0.016
+"""What `ordinary` takes on the machine on which steps took as long as STEP_S says or less."""
+
+
+def bulks(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+def repeated(begin: bytes, part: bytes, end: bytes, size: int) -> bytes:
+    return begin + part * ((size - len(begin) - len(end)) // len(part)) + end
+
+
+def numbered(begin: bytes, part: bytes, end: bytes, size: int) -> bytes:
+    count = size // (len(part) + 6)
+    return begin + b",".join([part % n for n in range(count)]) + end
+
+
+def lines(part: bytes, begin: bytes, end: bytes, size: int) -> bytes:
+    """Lines that are as long as they may be."""
+    line = begin + part * (min(size, 64_000) // len(part)) + end + b"\n"
+    return line * max(size // len(line), 1)
+
+
+LARGE: dict[str, dict[str, Callable[[int], bytes]]] = {
+    "json": {
+        "one text": lambda size: repeated(b'{"action":1,"queue":"q","data":"', b"x", b'"}', size),
+        "escapes": lambda size: repeated(b'{"action":1,"queue":"q","data":"', b"\\n", b'"}', size),
+        "a list": lambda size: repeated(b'{"action":1,"queue":"q","data":[1', b",[]", b"]}", size),
+        "many requests": lambda size: repeated(b"", b'{"action":4,"queue":"q"}\n', b"", size),
+        "fields that are none": lambda size: numbered(b'{"action":1,', b'"f%d":1', b"}", size),
+        "no field at all": lambda size: repeated(b'{"action":7', b" ", b"}", size),
+    },
+    "disque": {
+        "one job": lambda size: bulks(b"ADDJOB", b"q", b"x" * (size - 100), b"0"),
+        "a job that does not end": lambda size: (
+            b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$%d\r\n" % (size - 50) + b"x" * (size - 60)
+        ),
+        "lines of words": lambda size: lines(b"a ", b"", b"", size),
+        "a line that does not end": lambda size: b"PING " + b"x" * min(size, 65_000),
+        "quoted escapes": lambda size: lines(b"\\x41", b'"', b'"', size),
+        "quotes and words": lambda size: lines(b'"a" ', b"", b"", size),
+        "empty lines": lambda size: b"\n" * size,
+        "empty arrays": lambda size: b"*0\r\n" * (size // 4),
+        "HELLO": lambda size: bulks(b"HELLO", b"2", *[b"SETNAME", b"abc"] * (size // 24)),
+        "ACKJOB": lambda size: bulks(b"ACKJOB", *[b"D-00000000-%024d-0001" % n for n in range(size // 48)]),
+        "NACK": lambda size: bulks(b"NACK", *[b"D-00000000-%024d-0001" % n for n in range(size // 48)]),
+        "GETJOB": lambda size: bulks(b"GETJOB", *[b"NOHANG"] * (size // 12), b"FROM", b"q"),
+        "GETJOB, queues": lambda size: bulks(b"GETJOB", b"FROM", *[b"q%d" % n for n in range(size // 14)]),
+        "PING": lambda size: bulks(b"PING", *[b"x"] * (size // 7)),
+        "CLIENT KILL": lambda size: bulks(b"CLIENT", b"KILL", b"ID", *[b"x"] * (size // 7)),
+        "COMMAND INFO": lambda size: bulks(b"COMMAND", b"INFO", *[b"ping"] * (size // 10)),
+    },
+    "gmq": {
+        "one body": lambda size: repeated(
+            b'{"method":"Service.Push","id":1,"params":[{"id":"x","topic":"a","body":"', b"x", b'"}]}', size
+        ),
+        "escapes": lambda size: repeated(
+            b'{"method":"Service.Push","id":1,"params":[{"id":"x","topic":"a","body":"', b"\\ud800", b'"}]}', size
+        ),
+        "signs": lambda size: repeated(
+            b'{"method":"Service.Push","id":1,"params":[{"id":"x","topic":"a","body":"', b"<", b'"}]}', size
+        ),
+        "fields": lambda size: numbered(b'{"method":"Service.Push","id":1,"params":[{', b'"f%d":1', b"}]}", size),
+        "fields and a number": lambda size: numbered(
+            b'{"method":"Service.Push","id":1,"params":[{"id":1,', b'"f%d":{}', b"}]}", size
+        ),
+        "topics": lambda size: numbered(b'{"method":"Service.Pop","id":1,"params":[[', b'"t%d"', b"]]}", size),
+        "members": lambda size: repeated(b'{"id":1', b',"METHOD":"Service.Pop"', b"}", size),
+        "other members": lambda size: numbered(b'{"method":"Service.Pop",', b'"m%d":1', b"}", size),
+    },
+}
+"""Bodies of about so many bytes, by their kind."""
+
+KINDS = [(name, kind) for name, kinds in LARGE.items() for kind in kinds]
+MAKE: dict[str, Callable[[], Session]] = {
+    "json": lambda: JsonSession(LARGE_LIMITS),
+    "disque": lambda: DisqueSession(LARGE_LIMITS, FACTS),
+    "gmq": lambda: GmqSession(LARGE_LIMITS, FACTS),
+}
+
+
+def test_every_protocol_has_large_bodies() -> None:
+    assert set(LARGE) == set(MAKE) == set(PROTOCOLS)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_a_body_costs_time_in_proportion_to_its_bytes_however_it_is_cut(name: str, kind: str) -> None:
+    """A job of 4 MiB in pieces of an Ethernet frame took 5 s of the loop at Disque's port, 40 times what it takes."""
+    for piece, size in PIECES:
+        long = size // 8 if IS_SECOND_LOOK else size
+        part, whole = LARGE[name][kind](long // 4), LARGE[name][kind](long)
+        if len(whole) > 3 * len(part):
+            times = growth(partial(hear, name, part, piece), partial(hear, name, whole, piece))
+            assert times < QUADRATIC * 0.6, (piece, times)
+
+
+def hear(name: str, stream: bytes, piece: int) -> None:
+    feed(MAKE[name](), stream, piece)
+
+
+@pytest.mark.skipif(quorate_compiled.why_interpreted() is not None, reason="it is what compiled code takes that counts")
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_no_step_of_a_session_is_longer_than_a_turn_may_be(name: str, kind: str) -> None:
+    texts = b'["' + b'","'.join([b"x"] * 400_000) + b'"]'
+    begun = time.thread_time()
+    msgspec.json.decode(texts)
+    factor = max((time.thread_time() - begun) / ORDINARY_S, 1.0)
+    longest_s = longest_step_s(MAKE[name], LARGE[name][kind](LARGE_BYTES))
+    print(f"{name}, {kind}: {longest_s * 1000:.1f} ms, this machine {factor:.1f}")
+    assert longest_s < STEP_S * factor
 
 
 def main(protocol: str, count: int, seed: int) -> None:

@@ -110,6 +110,7 @@ class ErrorWord:
     NOT_ALLOWED: Final = "not_allowed"
     NOT_AUTHENTICATED: Final = "not_authenticated"
     INTERNAL: Final = "internal_error"
+    GIVEN_UP: Final = "given_up"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]

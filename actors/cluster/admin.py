@@ -14,7 +14,7 @@ from actors.cluster.leading import Leading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import ReplicatorSettings
 from actors.cluster.root_members import Balancing, next_members, to_be_removed
-from actors.messages.call import Call
+from actors.messages.call import Call, given_up, is_given_up
 from actors.messages.calls import Answered
 from actors.messages.lifecycle import EndWaits, HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
@@ -115,8 +115,8 @@ class ClusterAdmin:
             return self._balance(now, call, leading)
         if what != "upgrade" and request.node_id is None:
             return _answer(call, refusal(request, ErrorWord.FIELD, "node_id is missing"))
-        if call.client.is_gone:  # it may have asked for it again, and for more since
-            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, "its client is gone"))
+        if is_given_up(call):
+            return _answer(call, given_up(request))
         if not self._may_change:
             return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, UNDER_WAY))
         if what == "remove" and request.node_id == self._replication.log.node_id and len(self._membership.voters) > 1:

@@ -31,7 +31,7 @@ class Finishing:
         owner: Mailbox[ToQueueOwner],
         own: Routing,
         serving: Serving,
-        say_left: Callable[[ForwardedClient | None], None],
+        say_left: Callable[[list[ForwardedClient]], None],
     ) -> None:
         self.is_on = False
         self._runtime = runtime
@@ -52,8 +52,7 @@ class Finishing:
         """No consumer waits there any more; what is open there is answered, or is given up in a while."""
         self._routings = routings
         for routing in routings:
-            for one in routing.under_way.clients:
-                self._say_left(one)
+            self._say_left(routing.under_way.clients)
         self._runtime.call_later(LAST_ANSWERS_S, lambda: self._finished(routings))
 
     def look(self) -> None:

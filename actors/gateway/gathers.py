@@ -46,14 +46,21 @@ class PartedCall(ABC):
     `protocol` of who asked.
     """
 
-    has_left = False
-    is_gone = False
-
     def __init__(self, call: Call, size: int) -> None:
         self.call = call
         self.protocol: str = getattr(call.client, "protocol", "")
         self._by_order: list[Reply | None] = [None] * size
         self._missing = size
+
+    @property
+    def has_left(self) -> bool:
+        """As who asked."""
+        return self.call.client.has_left
+
+    @property
+    def is_gone(self) -> bool:
+        """As who asked."""
+        return self.call.client.is_gone
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Take the reply to part number `order`."""

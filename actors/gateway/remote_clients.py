@@ -89,6 +89,13 @@ class RemoteClients:
             client.has_left = client.is_gone = True
         return client
 
+    def half_closed(self, node_id: int, number: int) -> RemoteClient | None:
+        """Note that a client of that node asks nothing more, and may still read."""
+        client = self._clients.get(node_id, {}).get(number)
+        if client is not None:
+            client.has_left = True
+        return client
+
     def is_new(self, node_id: int, session: int) -> bool:
         """Whether that node has begun a new session, in which its numbers begin anew."""
         return self._heard.get(node_id, (0, 0))[0] != session

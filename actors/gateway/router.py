@@ -26,7 +26,7 @@ from actors.gateway.sharding import OF_WAITS, SEVERAL, Sharding
 from actors.gateway.under_way import FORWARD_BYTES, Asked, ForwardedClient, Voice
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.answering import send_answers
-from actors.messages.call import Answer, Call, Client, is_strangers
+from actors.messages.call import Answer, Call, Client, is_strangers, note_late
 from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged, StrangersForwarded
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
@@ -46,6 +46,8 @@ from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import unpacked_reply
 from net.peers.messages import (
+    KNOWS_HALF_CLOSED,
+    ClientHalfClosed,
     ClientLeft,
     Forward,
     ForwardAnswers,
@@ -93,6 +95,7 @@ class Router(LoopActor[ToRouter]):
         )
         self._listener: Mailbox[ToListener] | None = None
         self._timer: Timer | None = None
+        self._know_half_closed: set[int] = set()
         self._finishing = Finishing(runtime, owner, self._own, self._serving, self._say_left)
         self.handlers = {
             Execute: self._execute,
@@ -143,6 +146,8 @@ class Router(LoopActor[ToRouter]):
     # -- requests of this worker's clients ---------------------------------------------------------------------
 
     def _execute(self, message: Execute) -> None:
+        if self.runtime.stood_still():
+            note_late(message.calls)
         if self._virtual_queues.names:
             calls, refused = self._virtual_queues.split(message.calls, self.actor_ref)
             send_answers(refused)
@@ -255,18 +260,26 @@ class Router(LoopActor[ToRouter]):
         """Let the clients want nothing more of the shard."""
         routing = self._routings[shard]
         send_answers(routing.forget(client))
-        self._say_left(routing.under_way.client_gone(client))
+        under_way = routing.under_way
+        if client.is_gone:
+            self._say_left(under_way.client_gone(client), is_gone=True)
+        else:
+            self._say_left(under_way.known(client))
         if routing is self._own:
             self._owner.tell(ClientGone(client))
 
-    def _say_left(self, left: ForwardedClient | None) -> None:
-        """End what waits elsewhere for a client, which others know of, if they do.
+    def _say_left(self, left: list[ForwardedClient], *, is_gone: bool = False) -> None:
+        """End what waits elsewhere for clients that others know by these numbers. `is_gone`: they read nothing more.
 
-        What it asked before leaves first: behind the word of its leaving it would wait for nobody, and take a message.
+        What they asked before leaves first: behind the word of their leaving, a consume would wait for nobody and take
+        a message.
         """
-        if left is not None:
+        if left:
             self._asked.send()
-            self._voice.say(left.node_id, ClientLeft(left.number))
+        for one in left:
+            knows = one.node_id in self._know_half_closed
+            leaves = ClientLeft(one.number) if is_gone or not knows else ClientHalfClosed(one.number)
+            self._voice.say(one.node_id, leaves)
 
     def _rejudge(self, message: RightsChanged) -> None:
         """Judge what is with this worker's owner by its table; the leader of another node goes by its own."""
@@ -312,6 +325,10 @@ class Router(LoopActor[ToRouter]):
 
     def _linked(self, message: PeerUp) -> None:
         self._serving.linked(message)
+        if message.hello.minor >= KNOWS_HALF_CLOSED:
+            self._know_half_closed.add(message.node_id)
+        else:
+            self._know_half_closed.discard(message.node_id)
         self._do(self._routing_to(message.node_id).linked(self._now(), message.node_id, message.hello.level))
 
     def _link_lost(self, message: PeerDown) -> None:
@@ -337,7 +354,7 @@ class Router(LoopActor[ToRouter]):
         message, key = said.message, said.node_id
         if isinstance(message, (ForwardAnswers, ForwardReturned)) and message.session not in (0, self._asked.session):
             return  # it is about requests of an earlier life of this node, whose numbers begin anew
-        if isinstance(message, (Forward, StillHere, ClientLeft)):
+        if isinstance(message, (Forward, StillHere, ClientLeft, ClientHalfClosed)):
             self._serving.said(key, message)
         elif isinstance(message, ForwardAnswers):
             self._answers_came(key, message)
@@ -350,7 +367,7 @@ class Router(LoopActor[ToRouter]):
                 self._do(routing.credit_again(self._now()))
             self._arm()
         elif isinstance(message, StillThere):
-            here = self._routing_to(key).under_way.still_there(key, message.serials)
+            here = self._routing_to(key).under_way.still_there(self._now(), key, message.serials)
             if here:
                 self._voice.say(key, StillHere(here, message.session))
         else:
@@ -364,8 +381,9 @@ class Router(LoopActor[ToRouter]):
             self._voice.cut(key, f"an answer that is none: {error}")
             return
         routing = self._routing_to(key)
-        found = [routing.under_way.answered(key, serial, reply) for serial, reply in replies]
-        answers = [answer for answer in found if answer is not None]
+        answers: list[Answer] = []
+        for serial, reply in replies:
+            answers += routing.under_way.answered(key, serial, reply)
         send_answers([_as_stopping(*answer) for answer in answers] if self._finishing.is_on else answers)
         if routing.under_way.has_credit:
             self._do(routing.credit_again(self._now()))

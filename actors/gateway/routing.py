@@ -27,12 +27,12 @@ from actors.gateway.under_way import (
     is_quick,
     kind_of,
 )
-from actors.messages.call import Answer, Call, Client, consumes, may_consume
+from actors.messages.call import Answer, Call, Client, consumes, given_up, is_given_up, may_consume
 from actors.messages.peers import LeaderChanged, node_of, shown
 from actors.messages.rights import Principal, not_allowed
 from net.peers.forwarding import level_of
 from net.protocols import is_told_addresses
-from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE
+from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS
 from quorate.protocol import (
     Action,
     Code,
@@ -107,6 +107,7 @@ class Routing:
         self._linked: set[int] = set()
         self._levels: dict[int, int] = {}
         self._held = HeldCalls()
+        self._ended: list[Answer] = []
         self._to_look_at: deque[Held] = deque()
 
     @property
@@ -121,8 +122,8 @@ class Routing:
 
     @property
     def has_open(self) -> bool:
-        """Whether anything is held or waits for another node's answer."""
-        return self._held.has_any or bool(self.under_way)
+        """Whether anything is held, or waits for another node's answer, or is to be answered with the next tick."""
+        return self._held.has_any or bool(self.under_way) or bool(self._ended)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -158,7 +159,8 @@ class Routing:
     def _cancel(self, now: float, call: Call, routed: Routed) -> None:
         """End what waits: it may be held here, or be under way to who leads; where it is, there the answer is.
 
-        One that is under way to a former leader may come back: it is asked for again then, and waits no more.
+        One that is under way to a former leader is answered by that, or comes back and is ended here: the cancel is
+        answered behind it.
         """
         client, seq = call.client, call.request.seq
         held = next((one for one in self._held.of(client) if _is_wait(one.call, seq)), None)
@@ -173,7 +175,10 @@ class Routing:
         there = next((one for one in self.under_way.of(client) if _is_wait(one.call, seq)), None)
         if there is not None:
             there.waits_until = now
-            if there.node_id == self.leader and self._levels.get(self.leader, 1) >= level_of(call.request):
+            if there.node_id != self.leader:
+                there.cancels.append(call)  # its answer may be on its way, and comes first
+                return
+            if self._levels.get(self.leader, 1) >= level_of(call.request):
                 self._forward(now, call, self.leader, routed)
                 return
         routed.answers.append((call, done(call.request, Reply, cancelled=0)))
@@ -193,8 +198,8 @@ class Routing:
         elif self._levels.get(to, 1) < LEVEL and self._levels.get(to, 1) < level_of(call.request):
             reason = f"{shown(to)}, which leads, runs a version that has no such action, or no such field"
             routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
-        elif call.request.action in UNLESS_GONE and call.client.is_gone:
-            routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
+        elif is_given_up(call):
+            routed.answers.append((call, given_up(call.request)))
         elif not self.under_way.has_room(to, call_bytes(call), kind_of(call)):
             return HELD_FOR_CREDIT
         else:
@@ -222,6 +227,7 @@ class Routing:
     # -- holding -----------------------------------------------------------------------------------------------
 
     def _hold(self, call: Call, look_at: float, deadline: float, *, for_credit: bool = False) -> None:
+        call.was_late = True
         self._held.add(call, look_at, deadline, for_credit=for_credit)
         self.next_at = min(self.next_at, look_at, deadline)
 
@@ -308,6 +314,7 @@ class Routing:
         deadlines: list[float] = []
         for call in calls:
             call.returns += 1
+            call.was_late = True
             deadlines.append(now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0))
         look_at = now + RETURN_S
         self._held.add_returned(calls, look_at, deadlines)
@@ -330,6 +337,7 @@ class Routing:
         routed = Routed()
         if now < self.next_at:
             return routed
+        routed.answers, self._ended = self._ended, []
         late = self._held.late(now, GIVE_UP_MAX)
         for one in late:
             self._held.remove(one)
@@ -349,8 +357,12 @@ class Routing:
             self._again(now, one)
 
     def _again(self, now: float, one: Outgoing) -> None:
-        """Ask for it again; it waits only for what is left of its time."""
+        """Ask for it again; it waits only for what is left of its time, and not at all if its client has ended that."""
         request = one.call.request
+        if one.cancels:
+            self._ended += [(one.call, done(request, Reply)), *one.cancelled(1)]
+            self.next_at = now
+            return
         if request.wait:
             left_s = max(min(request.wait, one.waits_until - now), 0.001)
             one.call.request = replace(request, wait=left_s)
@@ -378,16 +390,16 @@ class Routing:
             return
         what = WAS_LOST if one.is_lost else IS_LATE
         reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
-        routed.answers.append((one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason)))
+        routed.answers += [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason)), *one.cancelled(0)]
 
-    def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
-        """Judge what a client has open, since what it may do has changed. What other nodes know of it, if one waits
-        there for what"""
+    def rejudged(self, client: Client, principal: Principal) -> list[ForwardedClient]:
+        """Judge what a client has open, since what it may do has changed. If it waits elsewhere for what it may not
+        have, gives what other nodes know it by, which is to wait no more; it has another number from then on."""
         mine = _calls_of(client, self._held, self.under_way)
         for call in mine:
             call.principal = principal
         waits = any(consumes(call) and principal.rights.missing(call.request) for call in mine)
-        return self.under_way.client_gone(client) if waits else None
+        return self.under_way.renewed(client) if waits else []
 
 
 def _patience_s(call: Call, hold_s: float) -> float:

@@ -38,7 +38,7 @@ from actors.gateway.gathers import (
     ShardsCall,
 )
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding, short_patience
-from actors.messages.call import Answer, Call, Client, Receiver
+from actors.messages.call import Answer, Call, Client, Receiver, given_up, is_given_up
 from actors.messages.rights import Principal, not_allowed
 from quorate.actions import BY_NUMBER, COMMAND_OF, About
 from quorate.actions import Gathered as How
@@ -311,8 +311,8 @@ class ScatterGather:
             parted.answers.append((call, gather.reply()))
         elif is_stopping:
             parted.answers.append((call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")))
-        elif call.client.is_gone:  # it may have asked for it again, and for more since
-            parted.answers.append((call, refusal(call.request, ErrorWord.MEMBERSHIP, "its client is gone")))
+        elif is_given_up(call):
+            parted.answers.append((call, given_up(call.request)))
         else:
             parted.asks.append((0, call))
 

@@ -10,7 +10,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.remote_clients import ANSWER_S, LateRequests, RemoteClient, RemoteClients
 from actors.gateway.routing import Routing
 from actors.gateway.under_way import CALL_BYTES, Voice
-from actors.messages.call import Answer, Call, Receiver
+from actors.messages.call import Answer, Call, Receiver, note_late
 from actors.messages.calls import ClientGone, Execute, RefusedForwarded, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToListener, ToQueueOwner
@@ -19,6 +19,7 @@ from actors.runtime.contract import Runtime
 from net.peers.forwarding import PackedReply, packed_reply
 from net.peers.messages import (
     KNOWS_STILL_THERE,
+    ClientHalfClosed,
     ClientLeft,
     Forward,
     ForwardAnswers,
@@ -100,14 +101,16 @@ class Serving:
 
     # -- what they say -----------------------------------------------------------------------------------------
 
-    def said(self, key: int, message: Forward | StillHere | ClientLeft) -> None:
+    def said(self, key: int, message: Forward | StillHere | ClientLeft | ClientHalfClosed) -> None:
         """Of clients of that node or worker."""
         if isinstance(message, Forward):
             self._forwarded(key, message)
         elif isinstance(message, StillHere):
             self._still_here(key, message)
         else:
-            client = self._remote.left(key, message.client)
+            is_gone = isinstance(message, ClientLeft)
+            find = self._remote.left if is_gone else self._remote.half_closed
+            client = find(key, message.client)
             if client is not None:
                 self._owner.tell(ClientGone(client))
 
@@ -133,6 +136,8 @@ class Serving:
             self._send_answers(key, session, served.refusals)
             if self.listener is not None:
                 self.listener.tell(RefusedForwarded(key, served.refused))
+        if served.calls and self._runtime.stood_still():
+            note_late(served.calls)
         calls = self._certain(key, session, served.calls)
         if calls:
             self._owner.tell(Execute(calls))

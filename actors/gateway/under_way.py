@@ -12,10 +12,10 @@ other nodes and workers, by their keys.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from actors.messages.call import Answer, Call, Client
+from actors.messages.call import Answer, Call, Client, is_given_up
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks
 from actors.messages.peers import CutPeer, SendPeers, node_of
@@ -25,7 +25,7 @@ from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_leng
 from net.peers.forwarding import packed_call
 from net.peers.messages import Forward, ForwardedCall
 from quorate.actions import ASKS_NODE, LOOKS, WAITS
-from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply
+from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply, done
 
 ANSWER_S: Final = 10.0
 """What a forwarded request may take beyond what it asks to wait, and what its way takes: see `SLOW_BYTES_PER_S`."""
@@ -38,6 +38,9 @@ CREDIT_BYTES: Final = 16 << 20
 
 LOOKS_SHARE: Final = 0.5
 """What only looks gets so much of it at most."""
+
+LONG_WAY_S: Final = 0.5
+"""A call of a half-closed client that takes longer to its leader than this is late: several times a long link's way."""
 
 CALL_BYTES: Final = 512
 """What a call takes beside its payloads, about."""
@@ -68,19 +71,25 @@ FORWARD_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class Outgoing:
-    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
+    """A call that was forwarded to `node_id` at `sent_at` and is not answered; `deadline` (monotonic s).
 
     Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes) for its `kind`.
-    `is_lost`: its answer is not late, but will not come.
+    `is_lost`: its answer is not late, but will not come. `cancels`: requests to end its wait, answered behind it.
     """
 
     call: Call
     node_id: int
+    sent_at: float
     deadline: float
     waits_until: float
     size: int
     kind: int = WORK
     is_lost: bool = False
+    cancels: list[Call] = field(default_factory=list)
+
+    def cancelled(self, count: int) -> list[Answer]:
+        """Answer the requests to end its wait: so many waits were ended by them."""
+        return [(call, done(call.request, Reply, cancelled=count)) for call in self.cancels]
 
 
 NONE: Final[dict[int, Outgoing]] = {}
@@ -88,10 +97,14 @@ NONE: Final[dict[int, Outgoing]] = {}
 
 @dataclass(slots=True)
 class ForwardedClient:
-    """A client whose calls were forwarded: the number that other nodes know it by, and the node that knows it last."""
+    """A client whose calls were forwarded: the number that other nodes know it by, and the node that knows it last.
+
+    `is_former`: it has another number by now.
+    """
 
     number: int
     node_id: int
+    is_former: bool = False
 
 
 @dataclass(slots=True)
@@ -120,7 +133,7 @@ class UnderWay:
         self._serial = 0
         self._calls: dict[int, Outgoing] = {}
         self._of: dict[Client, dict[int, Outgoing]] = {}
-        self._clients: dict[Client, ForwardedClient] = {}
+        self._clients: dict[Client, list[ForwardedClient]] = {}
         self._next_number = 0
 
     def __bool__(self) -> bool:
@@ -162,7 +175,7 @@ class UnderWay:
             answer_s = patience_s
         waits_until = now + (call.request.wait or 0.0)
         deadline = waits_until + answer_s
-        one = self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, kind)
+        one = self._calls[self._serial] = Outgoing(call, to, now, deadline, waits_until, size, kind)
         of_client = self._of.get(call.client)
         if of_client is None:
             of_client = self._of[call.client] = {}
@@ -170,21 +183,24 @@ class UnderWay:
         return Forwarding(to, self._serial, number, call), deadline
 
     def _number_of(self, client: Client, leader: int) -> int:
-        known = self._clients.get(client)
-        if known is None:
+        numbers = self._clients.get(client)
+        if numbers is None:
+            numbers = self._clients[client] = []
+        if not numbers or numbers[-1].is_former:
             self._next_number += 1
-            known = self._clients[client] = ForwardedClient(self._next_number, leader)
-        known.node_id = leader
-        return known.number
+            numbers.append(ForwardedClient(self._next_number, leader))
+        numbers[-1].node_id = leader
+        return numbers[-1].number
 
-    def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
-        """Take a node's reply to a call; None if it was not forwarded to that node, or is answered already."""
+    def answered(self, node_id: int, serial: int, reply: Reply) -> list[Answer]:
+        """Take a node's reply to a call, and behind it the replies to requests that were to end its wait; none if it
+        was not forwarded to that node, or is answered already."""
         one = self._calls.get(serial)
         if one is None or one.node_id != node_id:
-            return None
+            return []
         self.take_back(serial)
         one.call.was_forwarded = True
-        return one.call, reply
+        return [(one.call, reply), *one.cancelled(0)]
 
     def take_back(self, serial: int) -> Outgoing:
         """Note that it is on its way no more: there is credit for others, which are looked at when half of all is
@@ -234,20 +250,39 @@ class UnderWay:
                     break
         return serials
 
-    def still_there(self, node_id: int, serials: list[int]) -> list[int]:
-        """Those of the calls that a node asks about that are to be done still: their clients are there."""
-        return [
-            serial for serial in serials if self._is_at(node_id, serial) and not self._calls[serial].call.client.is_gone
-        ]
+    def still_there(self, now: float, node_id: int, serials: list[int]) -> list[int]:
+        """Those of the calls that a node asks about that are to be done still: their clients have not given them up.
+
+        One that left this node longer than `LONG_WAY_S` ago was late.
+        """
+        found: list[int] = []
+        for serial in serials:
+            if self._is_at(node_id, serial):
+                one = self._calls[serial]
+                one.call.was_late = one.call.was_late or now - one.sent_at > LONG_WAY_S
+                if not is_given_up(one.call):
+                    found.append(serial)
+        return found
 
     @property
     def clients(self) -> list[ForwardedClient]:
         """Those whose calls were forwarded."""
-        return [*self._clients.values()]
+        return [one for numbers in self._clients.values() for one in numbers]
 
-    def client_gone(self, client: Client) -> ForwardedClient | None:
-        """Say what other nodes know of it, if calls of it were forwarded."""
-        return self._clients.pop(client, None)
+    def known(self, client: Client) -> list[ForwardedClient]:
+        """Say what other nodes know a client by, if calls of it were forwarded."""
+        return [*self._clients.get(client, ())]
+
+    def renewed(self, client: Client) -> list[ForwardedClient]:
+        """Say what other nodes know a client by; what is forwarded from now on has another number."""
+        known = self.known(client)
+        for one in known:
+            one.is_former = True
+        return known
+
+    def client_gone(self, client: Client) -> list[ForwardedClient]:
+        """Say what other nodes know a client by that is gone, and forget it."""
+        return self._clients.pop(client, [])
 
 
 def kind_of(call: Call) -> int:

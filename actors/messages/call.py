@@ -6,8 +6,10 @@ from msgspec.structs import replace
 
 from actors.messages.mailbox import Mailbox
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal
-from quorate.actions import WAITS
-from quorate.protocol import BATCH_MAX, Reply, Request
+from quorate.actions import UNLESS_GONE, WAITS
+from quorate.protocol import BATCH_MAX, ErrorWord, Reply, Request, refusal
+
+GIVEN_UP: Final = "it was not done: its client ended its side of the connection before the request's turn came"
 
 
 class Client(Protocol):
@@ -15,11 +17,11 @@ class Client(Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether it asks nothing more: it may still read, but does not wait for messages."""
+        """Whether it asks nothing more (half-closed): it may still read, but does not wait for messages."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody reads its replies any more: no message should be taken for it."""
+        """Whether its stream is closed, so that nobody reads its replies: nothing of it is begun any more."""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send `reply` to `request`, which came with `order`."""
@@ -40,6 +42,7 @@ class Call:
     `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
     `was_forwarded`: another node or worker has done it, and its reply came over a link.
     `read_at`: when a client's was read (monotonic s); 0 where nobody measures how long it takes.
+    `was_late`: it was held, came back undone, or was read by a loop that had stood still: see `is_given_up`.
     `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
 
     A plain class, since one is made for each request: compiled, it costs half of a Struct.
@@ -57,6 +60,7 @@ class Call:
         "request",
         "returns",
         "was_forwarded",
+        "was_late",
     )
 
     def __init__(
@@ -82,12 +86,36 @@ class Call:
         self.is_part = is_part
         self.principal = principal
         self.was_forwarded = False
+        self.was_late = returns > 0
         self.read_at = 0.0
 
 
 def consumes(call: Call) -> bool:
     """Whether it takes messages, or waits for one."""
     return call.request.action in WAITS
+
+
+def is_given_up(call: Call) -> bool:
+    """Whether a call that has made no record is not to be done any more, since its client may have given it up.
+
+    A client is *gone* when its stream is closed or a write to it failed: nothing that it asked for is begun any more.
+    It is *half-closed* when it has ended its side: it may read on, so all that it asked for is done and answered. But
+    it may as well have closed, and have asked for something else since. So what sets or clears something
+    (`unless_gone`) is not done for a half-closed client if it was late.
+    """
+    client = call.client
+    return client.is_gone or (call.was_late and client.has_left and call.request.action in UNLESS_GONE)
+
+
+def note_late(calls: list[Call]) -> None:
+    """Note that these were late: see `is_given_up`."""
+    for call in calls:
+        call.was_late = True
+
+
+def given_up(request: Request) -> Reply:
+    """Make the refusal of a call that is given up: it is certain that it was not done."""
+    return refusal(request, ErrorWord.GIVEN_UP, GIVEN_UP)
 
 
 def may_consume(call: Call) -> bool:

@@ -9,7 +9,7 @@ is asked about themselves, and give the rest back to the Router, which finds out
 
 from collections.abc import Callable
 
-from actors.messages.call import Call, Client, consumes
+from actors.messages.call import Call, Client, consumes, note_late
 from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
@@ -135,7 +135,7 @@ class Admission:
         own = [call for call in calls if call.request.action in ASKS_NODE]
         others = [call for call in calls if call.request.action not in ASKS_NODE]
         if others and self._stage.leads:
-            self._held += others
+            self.hold(others)
         elif not self.goes_behind(others):
             self.give_back(others)
         if not self._stage.is_reloading:
@@ -150,6 +150,7 @@ class Admission:
 
     def hold(self, calls: list[Call]) -> None:
         """They are to be done when the node serves."""
+        note_late(calls)
         self._held += calls
 
     def take_unserved(self) -> list[Call]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import astuple
 
-from actors.messages.call import Call, may_consume
+from actors.messages.call import Call, given_up, is_given_up, may_consume
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.clocks import LeaderClock, Ripening
@@ -24,7 +24,7 @@ from actors.queues.node_view import Limits, NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.settling import Confirming, Settling
-from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
+from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES
 from quorate.protocol import (
     BATCH_MAX,
     NO_DATA,
@@ -193,8 +193,8 @@ class Broker:
             self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
         elif self.disk_full is not None and number in NEEDS_SPACE:
             self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
-        elif number in UNLESS_GONE and call.client.is_gone:  # it may have asked for something else since
-            self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
+        elif (call.was_late or call.client.is_gone) and is_given_up(call):
+            self.ledger.answer_when_committed(call, given_up(call.request))
         else:
             before = self._state.trans_id
             self.ledger.has_begun = False

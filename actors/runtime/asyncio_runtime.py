@@ -31,7 +31,7 @@ import pykka
 from mypy_extensions import mypyc_attr
 
 from actors.runtime.blocking import mark_loop_thread
-from actors.runtime.contract import TURN_S, Runtime, Timer, Turn
+from actors.runtime.contract import STILL_S, TURN_S, Runtime, Timer, Turn
 from actors.runtime.loop_actor import LoopActor
 
 PIECE: Final = 4_000
@@ -61,6 +61,9 @@ Python's 5 ms would delay each flush by that. And where the loop lets go of the 
 
 REST_S: Final = 0.0002
 """How long a thread beside the loop sleeps when it rests: some 5 to 10 times what it computed before."""
+
+PULSE_S: Final = 0.05
+"""How often the loop's coming back is noted: often enough that a stop of `STILL_S` is never missed."""
 
 BEAT_S: Final = 0.005
 """How often it is looked at whether the loop comes back in time, where somebody looks."""
@@ -161,6 +164,9 @@ class AsyncioRuntime(Runtime):
         self._is_serving = False
         self._late_at = 0.0
         self._collector = collector
+        self._pulsed_at = _monotonic()
+        self._still_until = 0.0
+        loop.call_later(PULSE_S, self._pulse)
         if watchdog_s:
             loop.call_later(BEAT_S, self._beat, _monotonic() + BEAT_S)
         loop.set_exception_handler(self._loop_failed)
@@ -240,6 +246,19 @@ class AsyncioRuntime(Runtime):
         if took_s > self._watchdog_s:
             name = getattr(who, "__qualname__", None) or type(who).__name__
             log.warning("a turn of %s took %.1f ms", name, took_s * 1000)
+
+    def _pulse(self) -> None:
+        """Note that the loop comes back; sockets were read before this timer, and are for a while behind a stop."""
+        now = _monotonic()
+        if now - self._pulsed_at > STILL_S:
+            self._still_until = now + STILL_S
+        self._pulsed_at = now
+        self._loop.call_later(PULSE_S, self._pulse)
+
+    def stood_still(self) -> bool:
+        """By the clock: what was not read for so long since the last pulse, or while a stop's sockets are read."""
+        now = _monotonic()
+        return now < self._still_until or now - self._pulsed_at > STILL_S
 
     def _beat(self, expected_at: float) -> None:
         """Log that the loop comes back late: some turn of it was long, of actors, timers or sockets."""

@@ -20,6 +20,10 @@ TURN_S: Final = 0.002
 leaves: where others have work for all of them, it takes four times as long as actors and sockets may have of each."""
 
 
+STILL_S: Final = 0.1
+"""A loop that has not come back for so long has stood still: its process was stopped, or had no processor."""
+
+
 class Timer(Protocol):
     """A callback that waits for its time."""
 
@@ -94,6 +98,11 @@ class Runtime(ABC):
         """Whether what runs on the loop now has taken its time (`TURN_S`): who has more to do leaves that for another
         turn. Each turn does something all the same, also one that is late from its beginning."""
         raise NotImplementedError  # abstract: the class says why there is a body
+
+    def stood_still(self) -> bool:
+        """Whether the loop had stood still for more than `STILL_S` before what is read from sockets now: that may have
+        lain there for so long, and whoever sent it may have given it up."""
+        return False
 
     @abstractmethod
     def rest(self) -> None:

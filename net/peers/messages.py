@@ -14,9 +14,12 @@ from quorate.protocol import BATCH_MAX, Request
 from quorate.shards import ID_SHARDS, TRANS_ID_MAX
 
 PEER_MAJOR: Final = 3
-PEER_MINOR: Final = 1
+PEER_MINOR: Final = 2
 KNOWS_STILL_THERE: Final = 1
 """From this minor version on nodes know `StillThere`."""
+
+KNOWS_HALF_CLOSED: Final = 2
+"""From this minor version on nodes know `ClientHalfClosed`; others are told that such a client has left."""
 
 NUMBER_MAX: Final = 2**53 - 1
 NODES_MAX: Final = 1_000_000
@@ -253,6 +256,12 @@ class ClientLeft(msgspec.Struct, array_like=True, tag=16, gc=False):
     client: Number
 
 
+class ClientHalfClosed(msgspec.Struct, array_like=True, tag=21, gc=False):
+    """To the leader: this client asks nothing more, and may still read: it waits for no message any more."""
+
+    client: Number
+
+
 class ShardLeader(msgspec.Struct, array_like=True, gc=False):
     """Node `leader` was elected to lead shard `shard` under `vote_id`; clients reach it at `host` and `port`."""
 
@@ -314,14 +323,15 @@ PeerMessage = (
     | RootMembers
     | StillThere
     | StillHere
+    | ClientHalfClosed
 )
 
-ASKS: Final = (Forward, ClientLeft, StillHere)
+ASKS: Final = (Forward, ClientLeft, ClientHalfClosed, StillHere)
 """What is about the receiver's own shard."""
 
-BULK: Final = (Forward, ForwardAnswers, ClientLeft)
+BULK: Final = (Forward, ForwardAnswers, ClientLeft, ClientHalfClosed)
 """What holds clients' requests and replies, and so may be large: it waits while the link is full. That a client has
-left goes behind what it has asked: before it, that would wait for nobody, and take a message."""
+left or half-closed goes behind what it has asked: before it, that would wait for nobody, and take a message."""
 
 ANSWERS: Final = (ForwardAnswers, ForwardReturned, StillThere)
 NEWS: Final = (ShardLeaders, RootMembers)

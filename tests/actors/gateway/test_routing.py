@@ -75,10 +75,10 @@ def test_a_follower_forwards_and_the_answer_finds_its_call() -> None:
     routed = routing.route(0.0, [asked])
     assert routed.forwards[0].to == 2
     reply = Reply(action=1, code=0)
-    assert routing.under_way.answered(3, routed.forwards[0].serial, reply) is None, "it was not asked"
+    assert routing.under_way.answered(3, routed.forwards[0].serial, reply) == [], "it was not asked"
     routing.came_back(0.0, 3, [routed.forwards[0].serial])
-    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) == (asked, reply)
-    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) is None
+    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) == [(asked, reply)]
+    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) == []
 
 
 def test_a_follower_that_does_not_forward_says_where_the_leader_is() -> None:
@@ -140,8 +140,9 @@ def test_a_client_has_one_number_and_a_datagram_none() -> None:
     ).forwards
     assert first.client == second.client == 1
     assert single.client == 0
-    assert routing.under_way.client_gone(client) == ForwardedClient(1, 2)
-    assert routing.under_way.client_gone(client) is None
+    assert routing.under_way.known(client) == [ForwardedClient(1, 2)], "it may only have ended its side"
+    assert routing.under_way.client_gone(client) == [ForwardedClient(1, 2)]
+    assert routing.under_way.client_gone(client) == []
 
 
 def test_what_did_not_leave_this_node_is_not_unknown() -> None:
@@ -215,7 +216,7 @@ def test_a_client_that_reads_on_is_served_what_is_there_but_waits_for_nothing() 
     assert reply_length(served.request) == taken_for, "its connection counts it as what it was taken for"
 
 
-def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_were_forwarded() -> None:
+def test_nothing_is_forwarded_or_remembered_for_clients_that_had_gone_before() -> None:
     routing = Routing(forwards=True)
     for _ in range(10):
         client = Somebody()
@@ -223,7 +224,9 @@ def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_we
         client.has_left = client.is_gone = True
         routing.forget(client)
     routing.linked(0.5, 2)
-    assert len(routing.leader_changed(0.5, OTHER).forwards) == 10
+    routed = routing.leader_changed(0.5, OTHER)
+    assert routed.forwards == []
+    assert [reply.error for _, reply in routed.answers] == ["given_up"] * 10
     assert routing.under_way.clients == []
 
 
@@ -242,7 +245,7 @@ def test_who_leaves_is_said_to_the_node_that_has_its_calls_also_when_nobody_lead
     client = Somebody()
     routing.route(0.0, [call(Action.CONSUME, client, wait=60.0)])
     routing.leader_changed(0.1, LeaderChanged(0, False))
-    assert routing.under_way.client_gone(client) == ForwardedClient(1, 2)
+    assert routing.under_way.client_gone(client) == [ForwardedClient(1, 2)]
 
 
 def test_a_clients_requests_stay_in_their_order_while_the_first_of_them_is_held() -> None:
@@ -425,15 +428,54 @@ def test_a_consumer_whose_leader_goes_waits_on_at_the_next_for_all_that_is_left_
     assert sent.call is again[0].call
 
 
-def test_what_sets_something_is_not_forwarded_for_a_client_that_is_gone() -> None:
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_was_held_is_forwarded_for_a_half_closed_client_unless_it_sets_something(is_gone: bool) -> None:
     routing = Routing(forwards=True)
     client = Somebody()
     routing.route(0.0, [call(Action.CONFIGURE, client, queue="q"), call(Action.PRODUCE, client, queue="q")])
-    client.has_left = client.is_gone = True
+    client.has_left, client.is_gone = True, is_gone
     routing.leader_changed(1.0, OTHER)
     routed = routing.linked(1.0, 2)
-    assert [one.call.request.action for one in routed.forwards] == [1]
-    assert [reply.error for _, reply in routed.answers] == ["unknown_outcome"]
+    assert [one.call.request.action for one in routed.forwards] == ([] if is_gone else [1])
+    assert [reply.error for _, reply in routed.answers] == ["given_up"] * (2 if is_gone else 1)
+
+
+def test_what_a_half_closed_client_asked_in_time_is_forwarded_whatever_it_is() -> None:
+    routing, client = following(), Somebody()
+    client.has_left = True
+    routed = routing.route(0.0, [call(Action.CLEAR, client, queue="q"), call(Action.PRODUCE, client, queue="q")])
+    assert [one.call.request.action for one in routed.forwards] == [6, 1]
+
+
+@pytest.mark.parametrize(
+    ("has_left", "is_gone", "was_late", "after_s", "is_there"),
+    [
+        (False, False, False, 0.1, True),
+        (False, False, True, 5.0, True),
+        (True, False, False, 0.1, True),
+        (True, False, True, 0.1, False),
+        (True, False, False, 0.6, False),
+        (True, True, False, 0.1, False),
+    ],
+)
+def test_a_leader_that_asks_is_told_of_clients_that_have_not_given_up(
+    has_left: bool, is_gone: bool, was_late: bool, after_s: float, is_there: bool
+) -> None:
+    routing, client = following(), Somebody()
+    asked = call(Action.CLEAR, client, queue="q")
+    [sent] = routing.route(1.0, [asked]).forwards
+    client.has_left, client.is_gone, asked.was_late = has_left, is_gone, was_late
+    found = routing.under_way.still_there(1.0 + after_s, 2, [sent.serial])
+    assert found == ([sent.serial] if is_there else [])
+
+
+def test_who_is_judged_anew_has_another_number_and_both_are_told_of_its_end() -> None:
+    routing, client = following(), Somebody()
+    routing.route(0.0, [call(Action.CONSUME, client, queue="q", wait=9.0)])
+    [former] = routing.rejudged(client, Principal("w", Rights({})))
+    [again] = routing.route(0.1, [call(Action.PRODUCE, client, queue="q")]).forwards
+    assert (former.number, again.client) == (1, 2)
+    assert [one.number for one in routing.under_way.client_gone(client)] == [1, 2]
 
 
 def test_very_many_held_requests_go_on_some_at_a_time_in_their_order() -> None:
@@ -488,6 +530,41 @@ def test_what_a_client_ends_costs_the_same_however_many_others_wait(is_held: boo
         client.has_left = client.is_gone = True
         costs[-1] += lines_of(lambda: routing.forget(client))  # noqa: B023  # called at once
     assert costs[0] == costs[1]
+
+
+def cancelling_what_a_former_leader_has() -> tuple[Routing, int, Any, Any]:
+    routing, client = following(), Somebody()
+    wait, cancel = call(Action.CONSUME, client, queue="q", wait=9.0, seq=1), call(Action.CANCEL, client, seq=1)
+    [sent] = routing.route(0.0, [wait]).forwards
+    routing.leader_changed(0.1, LeaderChanged(3, False, "c", 33))
+    assert routing.route(0.2, [cancel]).answers == [], "the wait's answer may be on its way"
+    return routing, sent.serial, wait, cancel
+
+
+def test_a_cancel_of_what_a_former_leader_has_is_answered_behind_the_waits_answer() -> None:
+    """It was told 0 at once, and a message came behind that."""
+    routing, serial, wait, cancel = cancelling_what_a_former_leader_has()
+    given = Reply(action=2, code=0, msg_id=7)
+    answers = routing.under_way.answered(2, serial, given)
+    assert [(one, reply.msg_id, reply.cancelled) for one, reply in answers] == [(wait, 7, None), (cancel, None, 0)]
+
+
+def test_a_cancelled_wait_that_comes_back_from_a_former_leader_ends_here() -> None:
+    routing, serial, wait, cancel = cancelling_what_a_former_leader_has()
+    routing.came_back(0.3, 2, [serial])
+    assert routing.has_open
+    answers = routing.tick(0.3).answers
+    assert [(one, reply.code, reply.cancelled) for one, reply in answers] == [(wait, 0, None), (cancel, 0, 1)]
+    assert not routing.has_open
+
+
+def test_a_cancelled_wait_that_is_never_answered_has_an_unknown_outcome_and_the_cancel_says_so() -> None:
+    routing, _, wait, cancel = cancelling_what_a_former_leader_has()
+    answers = routing.tick(LAST_S + 0.2).answers
+    assert [(one, reply.error, reply.cancelled) for one, reply in answers] == [
+        (wait, "unknown_outcome", None),
+        (cancel, None, 0),
+    ]
 
 
 def test_a_cancel_ends_the_wait_of_that_number_and_no_other() -> None:

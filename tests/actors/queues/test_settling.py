@@ -238,7 +238,7 @@ def test_what_stands_in_line_is_not_done_for_a_client_that_is_gone_by_then() -> 
     shard, call = in_line(action=Action.MOVE, queue="q", to="other", create=True)
     call.client.is_gone = True
     shard.settle()
-    assert shard.replies[call.order]["error"] == "unknown_outcome"
+    assert shard.replies[call.order]["error"] == "given_up"
     assert shard.state.queues["q"].size == 6
 
 

@@ -152,6 +152,7 @@ MODULES: Final = (
     "storage.queue_state",
     "storage.real_disk",
     "storage.recovery",
+    "storage.row_checksums",
     "storage.applying",
     "storage.split_dict",
     "storage.state",

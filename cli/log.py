@@ -165,6 +165,11 @@ def _print(findings: Findings, as_json: bool) -> None:
         f"{findings.journal_entries} more in the journal; {findings.backlog_messages} messages in the backlog; "
         f"{findings.live_messages} live messages in {findings.queues} queues"
     )
+    if findings.rows_without_checksum:
+        console.print(
+            f"{findings.rows_without_checksum} rows have no checksum: an earlier version wrote them. They get one "
+            "when they are next written, from feature level 6 on (qctl cluster upgrade)"
+        )
     for text in findings.torn:
         console.print(f"torn (a start cuts it off): {text}")
     for text in findings.faults:

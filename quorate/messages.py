@@ -23,6 +23,9 @@ TAKEN: Final = "taken"
 class Message:
     """A delivered message: `data` as it was produced, `deliveries` how often it was handed out, this time included.
 
+    `deliveries` goes on counting when the message is moved or becomes a dead letter; `deliveries_here` counts those
+    since it came into this queue.
+
     Instants are Unix seconds: `due_at` is until when it is in flight for who got it, `retry` by how many seconds a
     delivery is repeated, 0: it was delivered at most once, and is gone. `dead` of a dead letter says where it was:
     queue, at, deliveries, and perhaps reason.
@@ -40,6 +43,7 @@ class Message:
     due_at: float = 0.0
     retry: float = 0.0
     dead: dict[str, Any] | None = None
+    deliveries_here: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return what of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
@@ -104,6 +108,7 @@ def fields_of(item: dict[str, Any]) -> dict[str, Any]:
         "due_at": item["due_at"],
         "retry": item["retry"],
         "dead": item.get("dead"),
+        "deliveries_here": item.get("deliveries_here", item["deliveries"]),
     }
 
 

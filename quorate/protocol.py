@@ -315,7 +315,8 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
     ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
     message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it. `told`: of a
-    message for who asked with `ttr`.
+    message for who asked with `ttr`. `deliveries_here`: how often it was delivered since it came into this queue, where
+    that is another number than `deliveries`, which counts on when it is moved or buried.
     """
 
     action: int
@@ -341,6 +342,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     job: JobFacts | None = None
     state: str | None = None
     told: Told | None = None
+    deliveries_here: int | None = None
 
 
 class MoveReply(Reply):
@@ -363,6 +365,7 @@ class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
     encoding: str | None = None
     headers: dict[str, str] | None = None
     job: JobFacts | None = None
+    deliveries_here: int | None = None
 
 
 class DeliveredReply(Reply, kw_only=True):
@@ -378,7 +381,8 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     is the next thing that happens by time: the due time of a delayed message, the retry time of one in flight. `retry`
     is seconds. `dead`: where a dead letter was. `nacks`: how often it was given back by who could not do it. `keep`:
     see `Request`. `delay`, `replicate`: what a job was asked for with (s, nodes). `scope`: its key is unique among all.
-    `ttr`: what its protocol calls its retry time, where that is another number (s).
+    `ttr`: what its protocol calls its retry time, where that is another number (s). `deliveries` counts on when a
+    message is moved or buried; `deliveries_here` counts those since it came into this queue.
     """
 
     msg_id: int
@@ -405,6 +409,7 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     job: JobFacts | None = None
     scope: str | None = None
     ttr: int | None = None
+    deliveries_here: int | None = None
 
 
 class PeekReply(Reply, kw_only=True):

@@ -307,7 +307,7 @@ class Worker:
             self._said("release", [message], lambda: self._client.release(message, delay=error.delay))
         else:
             self.counts["failed"] += 1
-            rest_s = self._backoff.rest_s(message.deliveries)
+            rest_s = self._backoff.rest_s(message.deliveries_here)
             log.error(
                 "message %d of %s failed, and comes again in %.1f s",
                 message.msg_id,

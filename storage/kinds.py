@@ -65,13 +65,13 @@ KINDS: Final = (
     Kind(Clear, "clear", "remove_messages"),
     Kind(Release, "release", "release", unplaces=True, added=2),
     Kind(Extend, "extend", "extend"),
-    Kind(Bury, "bury", "bury", unplaces=True, added=2),
-    Kind(Configure, "configure", "configure", added=3),
+    Kind(Bury, "bury", "bury", unplaces=True, added=4),
+    Kind(Configure, "configure", "configure", added=4),
     Kind(Remove, "remove", "remove_queue"),
     Kind(Lead, "lead", "lead"),
     Kind(Members, "members", "take_members"),
     Kind(Position, "position", "take_position", level=READERS_LEVEL),
-    Kind(Move, "move", "move", unplaces=True, level=WORKERS_LEVEL),
+    Kind(Move, "move", "move", unplaces=True, level=WORKERS_LEVEL, added=1),
     Kind(Withhold, "withhold", "release", unplaces=True, level=JOBS_LEVEL),
 )
 """Every kind, in the order of its number in the log."""

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Self
 from storage.entry_codec import entry_time, is_whole
 from storage.errors import DamagedError, StorageError
 from storage.log_rows import entries_behind, last_in, number_key
-from storage.log_store import SIDE_KEY, TRIMMED_KEY
-from storage.tables import LOG, META, LmdbTables, ReadTransaction
+from storage.log_store import side_of, trimmed_in
+from storage.tables import LOG, LmdbTables, ReadTransaction
 
 DATA_FILE: Final = "data.mdb"
 SHARD_PREFIX: Final = "shard-"
@@ -78,12 +78,12 @@ class LogReader:
 
     @staticmethod
     def _log(transaction: ReadTransaction) -> str:
-        return LOG + (transaction.get(META, SIDE_KEY) or b"").decode()
+        return LOG + side_of(transaction).decode()
 
     def bounds(self) -> LogBounds:
         """Say what it holds now."""
         with self._tables.read() as transaction:
-            trimmed = int.from_bytes(transaction.get(META, TRIMMED_KEY) or b"", "big")
+            trimmed = trimmed_in(transaction)
             last = transaction.last(self._log(transaction))
             return LogBounds(trimmed, last_in(last[0]) if last else trimmed)
 

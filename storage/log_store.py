@@ -1,7 +1,8 @@
 """The change log and the backlog in LMDB: bulk storing, reading, and trimming of the log's head.
 
 Tables: `log` has the entries (`storage.log_rows`); `backlog` maps a msg_id (8 bytes, big-endian) to
-the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard,
+the message as msgpack; `queues` maps a name to [settings, max_id], both with checksums (`storage.row_checksums`);
+`meta` holds the format version, the shard,
 `trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
 it), the sections as trimmed records left them (`storage.sections`), and `side`. All but `meta` have a twin, in which a
 snapshot gathers; `side` says which of the two counts.
@@ -20,8 +21,9 @@ from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.log_rows import entries_behind, entries_in, key_behind, last_in, number_key, row_of, rows_of
-from storage.records import Configure, Produce
-from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows
+from storage.records import STREAMS_LEVEL, Configure, Produce
+from storage.row_checksums import number_in, opened, sealed, sealed_number
+from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows, Section, level_of
 from storage.tables import (
     BACKLOG,
     LOG,
@@ -37,6 +39,9 @@ from storage.trimming import FIRST_VOTE_ID, Trim, TrimRows
 FORMAT_VERSION: Final = 1
 SEVERAL_FORMAT_VERSION: Final = 2
 """From the first row of several on (`storage.log_rows`)."""
+
+SEALED_FORMAT_VERSION: Final = 3
+"""From the first row with a checksum on (`storage.row_checksums`)."""
 
 _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
@@ -84,8 +89,8 @@ class LogStore:
     def __init__(self, tables: Tables, shard: int) -> None:
         self._tables = tables
         with tables.read() as transaction:
-            self._check_format(transaction, shard)
-            self._set_side(transaction.get(META, SIDE_KEY) or b"")
+            self.seals = self._check_format(transaction, shard) == SEALED_FORMAT_VERSION
+            self._set_side(side_of(transaction))
             self.bounds = self._bounds(transaction)
         if self.bounds == (0, 0):
             with tables.write() as transaction:
@@ -98,30 +103,33 @@ class LogStore:
         self._other = {b"m": BACKLOG + others, b"q": QUEUES + others, b"l": LOG + others}
 
     @staticmethod
-    def _check_format(transaction: ReadTransaction, shard: int) -> None:
+    def _check_format(transaction: ReadTransaction, shard: int) -> int:
         found = transaction.get(META, _FORMAT_KEY)
-        if found is not None and last_in(found) not in (FORMAT_VERSION, SEVERAL_FORMAT_VERSION):
-            raise UnknownFormatError(
-                f"the data has format {last_in(found)}, this version reads up to {SEVERAL_FORMAT_VERSION}"
-            )
-        owner = transaction.get(META, _SHARD_KEY)
-        if owner is not None and owner != number_key(shard):
-            raise UnknownFormatError(f"the data is of shard {int.from_bytes(owner, 'big')}, not of shard {shard}")
+        version = FORMAT_VERSION if found is None else last_in(found)
+        if not FORMAT_VERSION <= version <= SEALED_FORMAT_VERSION:
+            reason = f"the data has format {version}, this version reads up to {SEALED_FORMAT_VERSION}"
+            raise UnknownFormatError(reason)
+        owner = _number(transaction, _SHARD_KEY, shard)
+        if owner != shard:
+            raise UnknownFormatError(f"the data is of shard {owner}, not of shard {shard}")
+        return version
 
-    def store(self, entries: Sequence[StoredEntry], *, together: bool = False) -> None:
+    def store(self, entries: Sequence[StoredEntry], *, together: bool = False, seals: bool = False) -> None:
         """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored.
 
-        `together`: a row holds several of them.
+        `together`: a row holds several of them. `seals`: all other rows have checksums from here on.
         """
-        rows = rows_of(entries, together=together)
-        format_version = number_key(SEVERAL_FORMAT_VERSION)
+        rows, several = rows_of(entries, together=together), number_key(SEVERAL_FORMAT_VERSION)
 
         def write(transaction: WriteTransaction) -> None:
             transaction.append(self.log, rows)
-            if together and transaction.get(META, _FORMAT_KEY) != format_version:
-                transaction.put(META, [(_FORMAT_KEY, format_version)])
+            if seals and not self.seals:
+                _note_sealed(transaction)
+            elif together and not self.seals and transaction.get(META, _FORMAT_KEY) != several:
+                transaction.put(META, [(_FORMAT_KEY, several)])
 
         self._write(write)
+        self.seals = self.seals or seals
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
 
     def entries(
@@ -174,12 +182,14 @@ class LogStore:
         rows = trim.rows
 
         def write(transaction: WriteTransaction) -> None:
-            transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)])
+            messages = [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)]
+            transaction.put(self.backlog, self._as_written(messages))
             transaction.delete(self.backlog, [number_key(msg_id) for msg_id in sorted(rows.gone)])
-            transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
+            queues = [(name.encode(), row) for name, row in rows.queues if row is not None]
+            transaction.put(self.queues, self._as_written(queues))
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
             transaction.delete_up_to(self.log, key_behind(trim.until))
-            _note_trimmed(transaction, trim.until, trim.vote_id, rows.sections)
+            self._note_trimmed(transaction, trim.until, trim.vote_id, rows.sections)
 
         self._write(write)
         self.bounds = Bounds(trim.until, max(trim.until, self.bounds.checkpointed))
@@ -203,10 +213,11 @@ class LogStore:
         def write(transaction: WriteTransaction) -> None:
             for table in (self.log, self.backlog, self.queues):
                 transaction.clear(table)
-            transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
+            messages = [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages]
+            transaction.put(self.backlog, self._as_written(messages))
             rows = [(name.encode(), row) for name, row in transaction_rows.queues if row is not None]
-            transaction.put(self.queues, rows)
-            _note_trimmed(transaction, trimmed, vote_id, transaction_rows.sections)
+            transaction.put(self.queues, self._as_written(rows))
+            self._note_trimmed(transaction, trimmed, vote_id, transaction_rows.sections)
 
         self._write(write)
         self.bounds = Bounds(trimmed, trimmed)
@@ -232,10 +243,10 @@ class LogStore:
                     if size >= bytes_max:
                         is_last = False
                         break
-                    rows.append((letter + key, value))
+                    rows.append((letter + key, opened(key, value, f"{table} row {key!r}")))  # as others get it
                     size += len(value) + 32
-            vote_id = _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID)
-            sections = section_rows(transaction)
+            vote_id = _number(transaction, TRIMMED_VOTE_KEY, FIRST_VOTE_ID)
+            sections = open_section_rows(transaction)
         last = rows[-1][0] if rows else cursor
         return SnapshotPart(self.bounds.trimmed, vote_id, rows, last, is_last, sections)
 
@@ -253,13 +264,18 @@ class LogStore:
 
     def stage(self, part: SnapshotPart, source: int, *, is_first: bool) -> None:
         """Keep a part of a snapshot beside what is there. `is_first`: drop what was kept of another."""
+        level = level_of(part.sections)
 
         def write(transaction: WriteTransaction) -> None:
             if is_first:
                 for table in self._other.values():
                     transaction.clear(table)
+            if level >= STREAMS_LEVEL and not self.seals:
+                _note_sealed(transaction)
+                self.seals = True
             for letter, table in self._other.items():
-                transaction.put(table, [(key[1:], value) for key, value in part.rows if key[:1] == letter])
+                rows = [(key[1:], value) for key, value in part.rows if key[:1] == letter]
+                transaction.put(table, self._as_written(rows))
             staged = msgspec.msgpack.encode((part.trimmed, source, part.cursor))
             transaction.put(META, [(_STAGED_KEY, staged)])
 
@@ -269,16 +285,16 @@ class LogStore:
         """Put the snapshot, whose last part is staged, in the place of all that was there."""
 
         def write(transaction: WriteTransaction) -> None:
-            side = transaction.get(META, SIDE_KEY) or b""
+            side = side_of(transaction)
             for table in (self.log, self.backlog, self.queues):
                 transaction.clear(table)
             transaction.delete(META, [_STAGED_KEY, *KEYS])
-            _note_trimmed(transaction, part.trimmed, part.vote_id, part.sections)
-            transaction.put(META, [(SIDE_KEY, b"" if side else OTHER_SIDE.encode())])
+            self._note_trimmed(transaction, part.trimmed, part.vote_id, part.sections)
+            transaction.put(META, self._as_written([(SIDE_KEY, b"" if side else OTHER_SIDE.encode())]))
 
         self._write(write)
         with self._tables.read() as transaction:
-            self._set_side(transaction.get(META, SIDE_KEY) or b"")
+            self._set_side(side_of(transaction))
         self.bounds = Bounds(part.trimmed, part.trimmed)
 
     def _write(self, change: Callable[[WriteTransaction], None]) -> None:
@@ -299,35 +315,64 @@ class LogStore:
         """Close the tables."""
         self._tables.close()
 
+    def _as_written(self, rows: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        """Give rows their checksums, where rows have some."""
+        return [(key, sealed(key, row)) for key, row in rows] if self.seals else rows
+
+    def _note_trimmed(self, transaction: WriteTransaction, trimmed: int, vote_id: int, sections: Rows) -> None:
+        """Note that the log begins behind record `trimmed`, at which the sections were these."""
+        number = sealed_number if self.seals else _plain_number
+        numbers = [(TRIMMED_KEY, trimmed), (TRIMMED_VOTE_KEY, vote_id)]
+        transaction.put(META, [(key, number(key, one)) for key, one in numbers])
+        for section, row in zip(SECTIONS, sections, strict=True):
+            if row:
+                transaction.put(META, self._as_written([(section.key, row)]))
+            elif not section.stays:
+                transaction.delete(META, [section.key])
+
     def _bounds(self, transaction: ReadTransaction | WriteTransaction) -> Bounds:
-        trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
+        trimmed = trimmed_in(transaction)
         last = transaction.last(self.log)
         return Bounds(trimmed, last_in(last[0]) if last else trimmed)
 
 
-def _number(data: bytes | None, default: int) -> int:
-    return default if data is None else int.from_bytes(data, "big")
+def _plain_number(key: bytes, number: int) -> bytes:
+    return number_key(number)
+
+
+def _number(transaction: ReadTransaction, key: bytes, default: int) -> int:
+    row = transaction.get(META, key)
+    return default if row is None else number_in(key, row, f"the row of {key.decode()}")
+
+
+def _note_sealed(transaction: WriteTransaction) -> None:
+    """Note that rows have checksums from here on, which versions before can't read: they read this row, and say so."""
+    transaction.put(META, [(_FORMAT_KEY, number_key(SEALED_FORMAT_VERSION))])
+
+
+def side_of(transaction: ReadTransaction) -> bytes:
+    """Read what stands behind the names of the tables that count."""
+    return opened(SIDE_KEY, transaction.get(META, SIDE_KEY) or b"", "the row of the tables' side")
+
+
+def trimmed_in(transaction: ReadTransaction) -> int:
+    """Read the trans_id of the last record that the log does not hold any more; 0 if it holds all."""
+    return _number(transaction, TRIMMED_KEY, 0)
 
 
 def trimmed_vote_id(transaction: ReadTransaction) -> int:
     """Read the vote_id that made the last record that the log does not hold any more; 0 if it holds all."""
-    trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
-    return _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID) if trimmed else 0
+    return _number(transaction, TRIMMED_VOTE_KEY, FIRST_VOTE_ID) if trimmed_in(transaction) else 0
 
 
-def section_rows(transaction: ReadTransaction) -> Rows:
-    """Read the sections' rows as trimmed records left them."""
-    return tuple(transaction.get(META, key) or b"" for key in KEYS)
+def section_rows(transaction: ReadTransaction) -> list[tuple[Section, bytes]]:
+    """Read the sections' rows as trimmed records left them, as they are written; empty: there is none."""
+    return [(section, transaction.get(META, section.key) or b"") for section in SECTIONS]
 
 
-def _note_trimmed(transaction: WriteTransaction, trimmed: int, vote_id: int, sections: Rows) -> None:
-    """Note that the log begins behind record `trimmed`, at which the sections were these."""
-    transaction.put(META, [(TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))])
-    for section, row in zip(SECTIONS, sections, strict=True):
-        if row:
-            transaction.put(META, [(section.key, row)])
-        elif not section.stays:
-            transaction.delete(META, [section.key])
+def open_section_rows(transaction: ReadTransaction) -> Rows:
+    """Read what those rows hold. Raises `DamagedError`."""
+    return tuple(opened(section.key, row, section.name) for section, row in section_rows(transaction))
 
 
 def decode_in_chain(data: bytes, where: str, after: int, end: int | None = None) -> Entry:

@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 from mypy_extensions import mypyc_attr
 
 from storage.records import (
+    BEFORE,
     BURY,
     BY_RETRY,
     DEAD,
@@ -21,9 +22,11 @@ from storage.records import (
     JOB_KEPT_MARKS,
     JOB_MARKS,
     KEEP,
+    LASTS,
     NUMBERED_MARKS,
     SCOPE,
     SCOPE_MARKS,
+    TIME_MAX_S,
     TTR,
     Change,
     Produce,
@@ -182,6 +185,29 @@ def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
         if len(marks) == 2 and marks.get(TTR) == BY_RETRY:
             return _GMQ
     return marks
+
+
+def marks_with(marks: dict[str, Any] | None, name: str, value: Any) -> dict[str, Any] | None:
+    """Give marks in which that one has this value; None: they have it no more."""
+    if value is not None:
+        return {**(marks or {}), name: value}
+    if marks is None or name not in marks:
+        return marks
+    return {one: mark for one, mark in marks.items() if one != name} or None
+
+
+def deliveries_in_all(message: Message) -> int:
+    """Count a message's deliveries in all queues that it was in, which goes on when it is moved or buried."""
+    marks = message.marks
+    return message.deliveries if marks is None else message.deliveries + int(marks.get(BEFORE, 0))
+
+
+def lasts(message: Message) -> float:
+    """For how long a message was to live from its production, or from its last move (s); `TIME_MAX_S`: for ever."""
+    marks = message.marks
+    if marks is not None and LASTS in marks:
+        return float(marks[LASTS])
+    return TIME_MAX_S if message.expires_at >= TIME_MAX_S else message.expires_at - message.produced_at
 
 
 def is_dropped(marks: dict[str, Any] | None) -> bool:

@@ -72,16 +72,22 @@ class Gate:
 class Life:
     """When a queue goes, and its messages do that expire far from now, and how it was used. Times are Unix seconds.
 
+    `has_own_ttl`: whether a configure has set its default time to live; None: nobody has noted that.
+
     `expires_after_s`: unused for so long it goes; 0: never. `is_transient`: it goes when it is empty and unused for a
     while. In no record stands when it was made, and last used, how often a message of it became ready (`was_ready`) and
     was handed out (`given_out`): that is of the time since this node knows it.
     """
 
-    __slots__ = ("expires_after_s", "far", "given_out", "is_transient", "made_at", "used_at", "was_ready")
+    __slots__ = (
+        *("expires_after_s", "far", "given_out", "has_own_ttl", "is_transient", "made_at", "used_at"),
+        "was_ready",
+    )
 
     def __init__(self, made_at: float) -> None:
         self.expires_after_s = 0.0
         self.is_transient = False
+        self.has_own_ttl: bool | None = None
         self.far: FarExpiries | None = None
         self.made_at = made_at
         self.used_at = made_at
@@ -201,6 +207,7 @@ class QueueState:
             self.life.expires_after_s,
             self.paused_in_at,
             self.life.is_transient,
+            self.life.has_own_ttl,
         )
 
     def configure(self, record: Configure) -> None:
@@ -213,6 +220,7 @@ class QueueState:
         self.paused = record.paused
         self.life.expires_after_s = record.expires_after_s
         self.life.is_transient = record.is_transient
+        self.life.has_own_ttl = record.has_own_ttl
         if record.paused_in_at and self.gate is None:
             self.gate = Gate()
         if self.gate is not None:

@@ -13,6 +13,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+TIME_MAX_S: Final = 253_402_300_799.0
+"""The last second of the year 9999: what expires then never does. As `quorate.protocol` has it."""
+
 
 class Encoding:
     """What a payload's bytes are."""
@@ -52,6 +55,13 @@ REPLICATE: Final = "replicate"
 
 NACKED: Final = "nacked"
 """The mark that says which delivery was given back so last, by its count."""
+
+BEFORE: Final = "before"
+"""The mark that counts a message's deliveries before it came into its queue. It came with `STREAMS_LEVEL`."""
+
+LASTS: Final = "lasts"
+"""The mark that says how long a message that was buried or moved was to live (s); see `Bury`. It came with
+`STREAMS_LEVEL`."""
 
 SCOPE: Final = "scope"
 """The mark of a message whose key is unique among all that have this mark, in whatever queue of its shard: `ALL`."""
@@ -205,7 +215,9 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
     """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times.
 
     `deliveries` counts each one's in `queue`, `reason` is what the consumer says that did not want them: both become a
-    mark, `DEAD`. They came with `WORKERS_LEVEL`.
+    mark, `DEAD`. They came with `WORKERS_LEVEL`. `totals` counts each one's deliveries in all queues, which goes on;
+    `lasts` is how long each was to live from its production, or from its last move (s; `TIME_MAX_S`: it never expires).
+    Both become marks, and came with `STREAMS_LEVEL`.
     """
 
     queue: str
@@ -216,12 +228,15 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
     expires_ats: list[float]
     deliveries: list[int] | None = None
     reason: str | None = None
+    totals: list[int] | None = None
+    lasts: list[float] | None = None
 
 
 class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fields=True):
     """Messages that nobody had in hand moved from `queue` to `to`, by request: there undelivered, with new times.
 
-    They keep their keys, which nothing has in `to`; that they were dead letters is over. It came with `WORKERS_LEVEL`.
+    They keep their keys, which nothing has in `to`; that they were dead letters is over. It came with `WORKERS_LEVEL`,
+    and `totals`, as in `Bury`, with `STREAMS_LEVEL`.
     """
 
     queue: str
@@ -230,6 +245,7 @@ class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fie
     previous: list[int]
     due_ats: list[float]
     expires_ats: list[float]
+    totals: list[int] | None = None
 
 
 class Withhold(msgspec.Struct, array_like=True, tag=16, gc=False, forbid_unknown_fields=True):
@@ -246,7 +262,8 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
 
     `expires_after_s`: unused for so long it goes, 0: never. It came with `WORKERS_LEVEL`. With `JOBS_LEVEL` came
     `paused_in_at`: since then (Unix seconds) nothing comes in, 0: it does; and `is_transient`: nobody has configured
-    it, and it goes when it has been empty and unused for a while.
+    it, and it goes when it has been empty and unused for a while. With `STREAMS_LEVEL` came `has_own_ttl`: whether a
+    configure has set the default time to live; None: it is not known.
     """
 
     queue: str
@@ -259,6 +276,7 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
     expires_after_s: float = 0.0
     paused_in_at: float = 0.0
     is_transient: bool = False
+    has_own_ttl: bool | None = None
 
 
 class Remove(msgspec.Struct, array_like=True, tag=11, gc=False, forbid_unknown_fields=True):
@@ -306,7 +324,11 @@ JOBS_LEVEL: Final = 5
 """From this level on messages may be withheld, kept when they are delivered at most once, and buried when they expire;
 it is counted how often they were given back, queues may take nothing in, and the log's readers know who led when."""
 
-LEVEL: Final = JOBS_LEVEL
+STREAMS_LEVEL: Final = 6
+"""From this level on rows of LMDB have checksums, deliveries go on counting when a message moves, and dead letters do
+not expire."""
+
+LEVEL: Final = STREAMS_LEVEL
 """What this version understands."""
 
 

@@ -21,13 +21,14 @@ from storage.log_store import (
     decode_in_chain,
     decode_message_row,
     decode_queue_row,
-    section_rows,
+    open_section_rows,
     trimmed_vote_id,
 )
 from storage.records import Lead, Members, Produce
+from storage.row_checksums import opened
 from storage.sections import SECTIONS
 from storage.state import ShardState
-from storage.tables import Tables
+from storage.tables import ReadTransaction, Tables
 
 RowT = TypeVar("RowT")
 
@@ -116,17 +117,28 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
     """Put what stands before the log into an empty `state`; returns how many messages. Raises `DamagedError`."""
     state.loading = True
     with tables.read() as transaction:
-        for key, data in transaction.range(store.queues):
-            settings, max_id = row(decode_queue_row, data, f"queue row {key!r}")
+        count = 0
+        for count, (key, data) in enumerate(transaction.range(store.queues), 1):  # noqa: B007
+            where = f"queue row {key!r}"
+            settings, max_id = row(decode_queue_row, opened(key, data, where), where)
             state.restore_queue(settings, max_id)
-        _load_messages(_resting(transaction.range(store.backlog), rest), state.restore_message)
-        sections = section_rows(transaction)
+        _must_be(transaction, store.queues, count)
+        count = _load_messages(_resting(transaction.range(store.backlog), rest), state.restore_message)
+        _must_be(transaction, store.backlog, count)
+        sections = open_section_rows(transaction)
     for section, data in zip(SECTIONS, sections, strict=True):
         if data:
             section.into_state(state, row(section.decode, data, section.name))
     state.trans_id = store.bounds.trimmed
     state.stretches.begin(state.trans_id)
     return len(state.messages)
+
+
+def _must_be(transaction: ReadTransaction, table: str, count: int) -> None:
+    """Raise `DamagedError` where a table has more rows than were found, or fewer: some are out of its order."""
+    expected = transaction.count(table)
+    if expected != count:
+        raise DamagedError(f"table {table}", f"{count} rows can be found, and there are {expected}")
 
 
 def _resting(rows: Iterator[tuple[bytes, bytes]], rest: Callable[[], None] | None) -> Iterator[tuple[bytes, bytes]]:
@@ -140,14 +152,15 @@ def _with_rests(rows: Iterator[tuple[bytes, bytes]], rest: Callable[[], None]) -
         yield one
 
 
-def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Produce], None]) -> None:
-    """Load a million of them: nothing is said of a row before it is known to be wrong."""
-    decode, key = decode_message_row, b""
+def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Produce], None]) -> int:
+    """Load a million of them; how many there are. Nothing is said of a row before it is known to be wrong."""
+    decode, key, count = decode_message_row, b"", 0
     try:
-        for key, data in rows:  # noqa: B007
-            restore(decode(data))
-    except UNREADABLE as error:
-        raise DamagedError(f"backlog row {int.from_bytes(key, 'big')}", str(error)) from error
+        for count, (key, data) in enumerate(rows, 1):  # noqa: B007
+            restore(decode(opened(key, data, "")))
+    except (*UNREADABLE, DamagedError) as error:
+        raise DamagedError(f"backlog row {int.from_bytes(key, 'big')}", reason_of(error)) from error
+    return count
 
 
 def load_state(tables: Tables, store: LogStore, state: ShardState, rest: Callable[[], None] = lambda: None) -> None:
@@ -258,6 +271,11 @@ def _standing(payloads: list[bytes]) -> list[StoredEntry]:
             raise DamagedError(f"journal entry {index}", "the checksum does not fit the entry")
         entries.append(entry)
     return entries
+
+
+def reason_of(error: Exception) -> str:
+    """Give what is wrong with a row, as its decoder or its checksum says it."""
+    return error.what if isinstance(error, DamagedError) else str(error)
 
 
 def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:

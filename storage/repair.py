@@ -23,7 +23,8 @@ from storage.log_store import (
 )
 from storage.records import Members
 from storage.recovery import UNREADABLE, standing_entries
-from storage.sections import SECTIONS, rows_of
+from storage.row_checksums import is_sealed, opened
+from storage.sections import rows_of
 from storage.state import ShardState
 from storage.tables import Tables
 from storage.trimming import TrimRows, encode_row, queue_row
@@ -33,7 +34,8 @@ from storage.trimming import TrimRows, encode_row, queue_row
 class Findings:
     """What a shard's folder holds. `faults` stop a start; `torn` is what a start would cut off by itself.
 
-    `lost` are the ranges of trans_ids that can't be read, both ends included.
+    `lost` are the ranges of trans_ids that can't be read, both ends included. `rows_without_checksum`: written by a
+    version before, and not since.
     """
 
     first_trans_id: int = 0
@@ -49,6 +51,7 @@ class Findings:
     torn: list[str] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     members: Members | None = None
+    rows_without_checksum: int = 0
 
     @property
     def is_of_cluster(self) -> bool:
@@ -138,24 +141,43 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
 
 
 def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Findings) -> None:
+    """Read the rows beside the log, with their checksums."""
+
+    def content(key: bytes, data: bytes, where: str) -> bytes | None:
+        """Give what a row holds; None, and a fault, if its checksum does not fit."""
+        findings.rows_without_checksum += not is_sealed(data)
+        try:
+            return opened(key, data, where)
+        except DamagedError as error:
+            findings.faults.append(str(error))
+            return None
+
     with tables.read() as transaction:
-        for section, data in zip(SECTIONS, section_rows(transaction), strict=True):
+        for section, data in section_rows(transaction):
             try:
-                if data:
-                    section.into_state(state, section.decode(data))
+                if data and (held := content(section.key, data, section.name)) is not None:
+                    section.into_state(state, section.decode(held))
             except UNREADABLE as error:
                 findings.faults.append(f"{section.name}: {error}")
-        for key, data in transaction.range(store.queues):
-            try:
-                state.restore_queue(*decode_queue_row(data))
-            except UNREADABLE as error:
-                findings.faults.append(f"queue row {key!r}: {error}")
-        for key, data in transaction.range(store.backlog):
-            try:
-                state.restore_message(decode_message_row(data))
-                findings.backlog_messages += 1
-            except UNREADABLE as error:
-                findings.faults.append(f"backlog row {int.from_bytes(key, 'big')}: {error}")
+        for table in (store.queues, store.backlog):
+            count = 0
+            for count, (key, data) in enumerate(transaction.range(table), 1):  # noqa: B007
+                is_queue = table == store.queues
+                where = f"queue row {key!r}" if is_queue else f"backlog row {int.from_bytes(key, 'big')}"
+                try:
+                    held = content(key, data, where)
+                    if held is None:
+                        continue
+                    if is_queue:
+                        state.restore_queue(*decode_queue_row(held))
+                    else:
+                        state.restore_message(decode_message_row(held))
+                        findings.backlog_messages += 1
+                except UNREADABLE as error:
+                    findings.faults.append(f"{where}: {error}")
+            expected = transaction.count(table)
+            if count != expected:
+                findings.faults.append(f"table {table}: {count} rows can be found, and there are {expected}")
 
 
 def _take(data: bytes, where: str, end: int, is_last: bool, state: ShardState, findings: Findings) -> None:

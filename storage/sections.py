@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from storage.records import Members, ReaderPosition
+from storage.records import FIRST_LEVEL, Members, ReaderPosition
 from storage.state import ShardState
 from storage.tenures import Tenure, Tenures
 
@@ -72,6 +72,14 @@ def rows_of(state: ShardState) -> Rows:
 def rows_with(members: Members) -> Rows:
     """Make the rows of a shard of which only the members are known."""
     return (_encode(members), *NO_ROWS[1:])
+
+
+def level_of(rows: Rows) -> int:
+    """Read from the members' row which feature level the cluster has; the first, where there is none.
+
+    Raises what a decoder raises.
+    """
+    return decode_members(rows[0]).level if rows and rows[0] else FIRST_LEVEL
 
 
 def padded(rows: Rows) -> Rows:

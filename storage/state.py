@@ -21,16 +21,19 @@ from storage.belonging import enter, leave, readers_with
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
-from storage.message import Made, Message, is_kept, is_of_all, message_of, weight
+from storage.message import Made, Message, is_kept, is_of_all, marks_with, message_of, weight
 from storage.name_buckets import NameBuckets
 from storage.queue_state import QueueState
 from storage.records import (
+    BEFORE,
     CONSUMER,
     DEAD,
     EXPIRE,
     JOBS_LEVEL,
+    LASTS,
     NACKED,
     NACKS,
+    TIME_MAX_S,
     Bury,
     Configure,
     Confirm,
@@ -313,12 +316,18 @@ class ShardState:
         for index, message in self._moved(trans_id, record):
             if not is_of_all(message):
                 message.key = None  # it belongs to its queue; the dead letter queue may know it already
+            if record.lasts is not None:
+                message.marks = marks_with(message.marks, LASTS, record.lasts[index])
             if counts is not None:
                 self._mark_dead(message, record, message.due_at, counts[index])
 
     def _move(self, trans_id: int, record: Move) -> None:
         keys = self.queue(record.to).keys
-        for _, message in self._moved(trans_id, record):
+        for index, message in self._moved(trans_id, record):
+            if record.totals is not None:
+                lasts = record.expires_ats[index] - record.due_ats[index]
+                is_endless = record.expires_ats[index] >= TIME_MAX_S
+                message.marks = marks_with(message.marks, LASTS, TIME_MAX_S if is_endless else lasts)
             if message.key is not None and not is_of_all(message):
                 keys[message.key] = message.msg_id
             if message.marks is not None and DEAD in message.marks:
@@ -346,6 +355,8 @@ class ShardState:
             message.due_at = due_at
             message.expires_at = record.expires_ats[index]
             message.deliveries = 0
+            if record.totals is not None:
+                message.marks = marks_with(message.marks, BEFORE, record.totals[index] or None)
             if self.kept and not message.retry_s:
                 self.kept.pop(msg_id, None)
             if message.marks is not None and NACKS in message.marks:  # they were counted there, as its deliveries

@@ -56,8 +56,6 @@ from actors.messages.peers import (
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from storage.entry import StoredEntry
-from storage.records import JOBS_LEVEL
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
@@ -150,7 +148,7 @@ class Replicator(LoopActor[ToReplicator]):
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
         self._writer.begin(self, self._see_written, self._see_journal_space)
-        self._actors.checkpointer.tell(_checkpoint(self._log.unstored(), self._log.membership.settled_level))
+        self._actors.checkpointer.tell(Checkpoint(self._log.unstored(), self._log.membership.settled_level))
         self._announcer.look_around()
         self._tick()
 
@@ -299,7 +297,7 @@ class Replicator(LoopActor[ToReplicator]):
         if entries:
             if self._machine.leading is not None:  # what LMDB has is soon not in memory: who waits would pull
                 self._do(self._machine.leading.pushing.push_late(self._now()))
-            self._actors.checkpointer.tell(_checkpoint(entries, self._log.membership.settled_level))
+            self._actors.checkpointer.tell(Checkpoint(entries, self._log.membership.settled_level))
         elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)
 
@@ -374,8 +372,3 @@ class Replicator(LoopActor[ToReplicator]):
         self._actors.links.tell(Stop(self.actor_ref))
         stopping, self._stopping = self._stopping, None
         stopping.reply_to.tell(Stopped("replicator"))
-
-
-def _checkpoint(entries: list[StoredEntry], level: int) -> Checkpoint:
-    """Have LMDB store them; versions that know no more than a level below can't read rows of several."""
-    return Checkpoint(entries, together=level >= JOBS_LEVEL)

@@ -22,15 +22,15 @@ import msgspec
 from actors.messages.call import Call
 from storage.entry import StoredEntry
 from storage.log_store import SnapshotPart
-from storage.records import ReaderPosition
+from storage.records import FIRST_LEVEL, ReaderPosition
 from storage.trimming import Trim
 
 
 class Checkpoint(msgspec.Struct):
-    """Store these committed entries in LMDB, several in a row if `together`."""
+    """Store these committed entries in LMDB, as all members of a cluster at feature level `level` can read it."""
 
     entries: list[StoredEntry]
-    together: bool = False
+    level: int = FIRST_LEVEL
 
 
 class Checkpointed(msgspec.Struct):

@@ -4,7 +4,8 @@
 goes in flight, and its reply leaves at once; one that is delivered at most once is gone, or kept in flight until it
 expires, and its reply waits until that is committed.
 
-`Ending`: a message that may not be delivered any more is dropped, or goes to the dead letter queue. One that was
+`Ending`: a message that may not be delivered any more is dropped, or goes to the dead letter queue, where it does not
+expire unless a configure has set that queue's time to live. One that was
 delivered before ends when it has expired, or was delivered as often as its queue lets it be; one that was not ends
 only if it was produced to go when it expires: to be dropped, and then it is in no dead letter queue, or to be buried.
 """
@@ -17,10 +18,10 @@ from actors.queues.clocks import QueueAlarms
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import delivered_reply, facts_of
 from quorate.protocol import TIME_MAX_S, JobFacts, Request
-from storage.message import Message, is_buried, is_dropped, is_endless, is_kept
+from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_endless, is_kept, lasts
 from storage.message_ids import SHARDS_MAX, named, newest_record
-from storage.queue_state import QueueState
-from storage.records import PAYLOADS_LEVEL, WORKERS_LEVEL, Bury, Deliver, Expire, Take
+from storage.queue_state import ORIGINAL, QueueState
+from storage.records import PAYLOADS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Bury, Deliver, Expire, Take
 
 _Deliver: Final = Deliver
 _Take: Final = Take
@@ -163,11 +164,31 @@ class Ending:
         ids, previous = named(messages)
         now = ledger.now
         ledger.make_queue(to)
-        default_ttl_s = ledger.state.queues.get(to, ledger.new_queue).default_ttl_s
-        expires_at = min(now + default_ttl_s, TIME_MAX_S)
         counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
+        target = ledger.state.queues.get(to)
+        if ledger.level < STREAMS_LEVEL:
+            ttl_s = (ledger.new_queue if target is None else target).default_ttl_s
+            times = [now] * len(ids), [expiry_of(message, min(now + ttl_s, TIME_MAX_S)) for message in messages]
+            ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))
+            return
+        own_ttl_s = self._own_ttl_s(target)
+        expires_at = TIME_MAX_S if own_ttl_s is None else min(now + own_ttl_s, TIME_MAX_S)
         times = [now] * len(ids), [expiry_of(message, expires_at) for message in messages]
-        ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))
+        totals = [deliveries_in_all(message) for message in messages]
+        ledger.append(
+            Bury(queue.name, to, ids, previous, *times, counts, reason, totals, [lasts(one) for one in messages])
+        )
+
+    def _own_ttl_s(self, queue: QueueState | None) -> float | None:
+        """Give the time to live that a configure has set for the messages of a queue (s); None: none has.
+
+        Of queues that a version before made nobody has noted that: it is so where theirs is not what new queues get.
+        """
+        if queue is None or queue.life.has_own_ttl is False:
+            return None
+        usual = (self._ledger.new_queue.default_ttl_s, ORIGINAL.default_ttl_s)
+        is_usual = queue.life.has_own_ttl is None and queue.default_ttl_s in usual
+        return None if is_usual else queue.default_ttl_s
 
 
 def expiry_of(message: Message, expires_at: float) -> float:

@@ -23,7 +23,7 @@ from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import ErrorWord, Request
 from quorate.request_faults import naming_fault
-from storage.message import Message, is_of_all
+from storage.message import Message, deliveries_in_all, is_of_all
 from storage.records import Place
 
 NO_DELIVERY: Final = -1
@@ -242,7 +242,7 @@ class NamedMessages:
             if message is not None and (by_id or not is_of_all(message)):
                 if not many.found:
                     many.first_id, many.first_place = msg_id, message.place
-                    many.first_deliveries = message.deliveries
+                    many.first_deliveries = deliveries_in_all(message)
                 many.found += 1
                 found.setdefault(message.queue, []).append(message)
         return found
@@ -261,7 +261,9 @@ class NamedMessages:
             counts = many.deliveries
             if counts is None:
                 counts = many.deliveries = _deliveries_of(many.call.request, delivery)
-            found = only(found, lambda message: fits(message.deliveries, counts.get(message.msg_id, NO_DELIVERY)))
+            found = only(
+                found, lambda message: fits(deliveries_in_all(message), counts.get(message.msg_id, NO_DELIVERY))
+            )
         many.done += count_of(found)
         return found
 

@@ -23,7 +23,7 @@ from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, QueueState
-from storage.records import LEVEL, Bury, Clear, Confirm, Deliver, Expire, Move, Release, Remove, Take
+from storage.records import LEVEL, STREAMS_LEVEL, Bury, Clear, Confirm, Deliver, Expire, Move, Release, Remove, Take
 from storage.state import ShardState
 
 _Message: Final = Message
@@ -256,6 +256,7 @@ class Ledger:
         if self.records_to_make(name, is_transient=is_transient):
             settings = QueueState(name, self.new_queue).settings()
             settings.is_transient = is_transient
+            settings.has_own_ttl = None if self.level < STREAMS_LEVEL else False
             self.append(settings)
 
     def produced(self, message: Message) -> None:

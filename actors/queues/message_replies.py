@@ -20,7 +20,7 @@ from quorate.protocol import (
     ShowReply,
     Told,
 )
-from storage.message import Message, is_of_all, shared_marks
+from storage.message import Message, deliveries_in_all, is_of_all, shared_marks
 from storage.message_ids import newest_record
 from storage.queue_state import ALL_READY
 from storage.records import (
@@ -168,6 +168,7 @@ def delivered_reply(
             items = [_delivered(message, job) for message, job in zip(messages, facts, strict=True)]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
     message = messages[0]
+    here, in_all = message.deliveries, deliveries_in_all(message)
     told = None if request.ttr is None else told_of(message)
     return _Reply(
         action=_CONSUME,
@@ -177,7 +178,8 @@ def delivered_reply(
         msg_id=message.msg_id,
         data=_raw(message.data),
         encoding=_wire(message.encoding),
-        deliveries=message.deliveries,
+        deliveries=in_all,
+        deliveries_here=None if here == in_all else here,
         headers=None if message.marks is None else message.marks.get(HEADERS),
         job=None if facts is None else facts[0],
         told=told,
@@ -200,7 +202,11 @@ def told_of(message: Message) -> Told:
 def _delivered(message: Message, job: JobFacts | None = None) -> DeliveredItem:
     encoding = _wire(message.encoding)
     headers = None if message.marks is None else message.marks.get(HEADERS)
-    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding, headers, job)
+    here, in_all = message.deliveries, deliveries_in_all(message)
+    item = _DeliveredItem(message.msg_id, _raw(message.data), message.queue, in_all, encoding, headers, job)
+    if here != in_all:
+        item.deliveries_here = here
+    return item
 
 
 def _full_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
@@ -232,7 +238,8 @@ def view_of(message: Message, led_by: int | None = None) -> MessageView:
         expires_at=message.expires_at,
         retry=message.retry_s,
         priority=message.priority,
-        deliveries=message.deliveries,
+        deliveries=deliveries_in_all(message),
+        deliveries_here=message.deliveries,
         trans_id=newest_record(message),
         key=message.key,
         encoding=wire_encoding(message),

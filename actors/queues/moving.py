@@ -18,10 +18,10 @@ from actors.queues.message_replies import READY_KEY, key_of, told
 from quorate.actions import Right
 from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages
-from storage.message import Message, is_of_all
+from storage.message import Message, deliveries_in_all, is_of_all
 from storage.message_ids import named
 from storage.queue_state import ALL_READY, QueueState
-from storage.records import DEAD, WORKERS_LEVEL, Move, Place
+from storage.records import DEAD, LASTS, STREAMS_LEVEL, WORKERS_LEVEL, Move, Place
 from storage.split_dict import SplitDict
 
 MOVE_SCAN: Final = 5000
@@ -199,7 +199,7 @@ class Moving:
                     break
         for one in targets.values():
             if isinstance(one, _Target) and one.messages:
-                self._append(call.request.queue or "", one)
+                self._append(call.request.queue or "", one, is_back=call.request.to is None)
 
     def _moved(self, moves: Many) -> None:
         assert isinstance(moves, _Moves)
@@ -232,19 +232,27 @@ class Moving:
             return f"there are {self.queues_max} queues already"
         return _Target(name, queue, (self._ledger.new_queue if queue is None else queue).max_size)
 
-    def _append(self, origin: str, target: _Target) -> None:
+    def _append(self, origin: str, target: _Target, *, is_back: bool) -> None:
+        """Move those that go there; `is_back`: they come from there, and live as long again as they were to."""
         ledger, now = self._ledger, self._ledger.now
         ledger.make_queue(target.name)
-        ttl_s = ledger.state.queues.get(target.name, ledger.new_queue).default_ttl_s
+        queue_ttl_s = ledger.state.queues.get(target.name, ledger.new_queue).default_ttl_s
         due_ats = [max(now, message.due_at) for message in target.messages]
         expires_ats = [
-            expiry_of(message, min(due_at + ttl_s, TIME_MAX_S))
+            expiry_of(message, min(due_at + _ttl_s(message, queue_ttl_s, is_back=is_back), TIME_MAX_S))
             for message, due_at in zip(target.messages, due_ats, strict=True)
         ]
         ids, previous = named(target.messages)
-        ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats))
+        totals = [deliveries_in_all(one) for one in target.messages] if ledger.level >= STREAMS_LEVEL else None
+        ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats, totals))
         for message in target.messages:
             self._delivery.place(message)
+
+
+def _ttl_s(message: Message, queue_ttl_s: float, *, is_back: bool) -> float:
+    """For how long a message that is moved is to live (s): as its queue says, or as it was to before it was buried."""
+    known: Any = (message.marks or {}).get(LASTS) if is_back else None
+    return queue_ttl_s if known is None else float(known)
 
 
 def _new(targets: dict[str, _Target | str]) -> int:

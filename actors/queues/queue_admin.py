@@ -16,7 +16,7 @@ from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, d
 from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
-from storage.records import JOBS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
+from storage.records import JOBS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
 
@@ -112,6 +112,7 @@ class QueueAdmin:
             _or(request.expires_after, wanted.expires_after_s),
             0.0 if takes_in else wanted.paused_in_at or self._ledger.now,
             (wanted.is_transient or (queue is None and bool(request.as_job))) and _only_pauses(request),
+            self._has_own_ttl(request, wanted),
         )
         if request.as_job and self._ledger.level < JOBS_LEVEL:
             reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
@@ -143,6 +144,12 @@ class QueueAdmin:
             ),
         )
         return None
+
+    def _has_own_ttl(self, request: Request, wanted: Configure) -> bool | None:
+        """Whether the queue's default time to live is its own: it is set here, or 0 takes that away."""
+        if self._ledger.level < STREAMS_LEVEL or request.default_ttl is None:
+            return wanted.has_own_ttl
+        return request.default_ttl > 0
 
     def clear(self, call: Call) -> None:
         """Clear, or remove: that is clear and then drop the queue."""

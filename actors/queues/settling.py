@@ -11,7 +11,7 @@ from actors.queues.in_pieces import Many, NamedMessages, count_of, only
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done, refusal
-from storage.message import Message, is_buried, is_dropped, is_kept
+from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY
 from storage.records import DEAD, JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
@@ -42,7 +42,7 @@ class Confirming:
         if msg_id is not None and request.msg_ids is None and not isinstance(request.delivery, list):
             message = self._named.message(call, msg_id)
             if message is not None:
-                if request.delivery is None or message.deliveries <= request.delivery:
+                if request.delivery is None or deliveries_in_all(message) <= request.delivery:
                     confirmed = 1
                     kind = Clear if request.discard else _Confirm
                     self._ledger.append(kind(message.queue, [msg_id], [newest_record(message)]))

@@ -13,20 +13,23 @@ import pytest
 from actors.node.launch import SUPERVISOR, launch
 from quorate import RefusedError
 from quorate.protocol import Action
-from storage.records import LEVEL, READERS_LEVEL
+from storage.records import JOBS_LEVEL, LEVEL, READERS_LEVEL, WORKERS_LEVEL
 from tests.cluster import Cluster
 from tests.faults.load import Load
 from tests.node import Node
 
-BEFORE = "e07ad61"
+BEFORE = {"e07ad61": READERS_LEVEL, "dbc96fc": JOBS_LEVEL}
+"""Versions before, and the feature level that a cluster of each has."""
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The earlier version's code."""
-    folder = tmp_path_factory.mktemp("before")
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True)
+@pytest.fixture(scope="module", params=BEFORE)
+def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An earlier version's code, in a folder of its name."""
+    folder = tmp_path_factory.mktemp("before") / str(request.param)
+    folder.mkdir()
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", folder.name], capture_output=True)
     if packed.returncode:
         pytest.skip("the history of this repository is not here")
     subprocess.run(["tar", "x", "-C", str(folder)], input=packed.stdout, check=True)
@@ -74,10 +77,11 @@ def test_a_cluster_of_an_earlier_version_is_upgraded_node_by_node_under_load(
             load.stop()
         with cluster.leader().client() as client:
             load.check(client)
-            assert {row["level"] for row in client.status()["shards"]} == {READERS_LEVEL}, "nobody has raised it"
+            assert {row["level"] for row in client.status()["shards"]} == {BEFORE[before.name]}, "nobody has raised it"
             client.produce("bytes", b"\xff")
-            with pytest.raises(RefusedError, match="qctl cluster upgrade"):
-                client.produce("new", "x", headers={"a": "b"})
+            if BEFORE[before.name] < WORKERS_LEVEL:
+                with pytest.raises(RefusedError, match="qctl cluster upgrade"):
+                    client.produce("new", "x", headers={"a": "b"})
             client.request(Action.CLUSTER, command="upgrade")
             assert {row["level"] for row in client.status()["shards"]} == {LEVEL}
             client.produce("new", "x", headers={"a": "b"})
@@ -87,5 +91,24 @@ def test_a_cluster_of_an_earlier_version_is_upgraded_node_by_node_under_load(
         for node in cluster.nodes.values():
             assert "Traceback" not in node.log
             assert "CRITICAL" not in node.log
+    finally:
+        cluster.kill()
+
+
+def test_a_version_before_refuses_data_that_were_written_at_a_later_level(before: Path, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1, {"queue_log_size": 1000})
+    node = cluster.nodes[1]
+    try:
+        node.start()
+        with node.client() as client:
+            assert {row["level"] for row in client.status()["shards"]} == {LEVEL}
+            client.produce_many("q", range(100))
+        node.stop(10)
+        node.try_start = lambda: _launched(node, before)  # type: ignore[method-assign]
+        said = node.try_start()
+        assert "the data" in node.log, said
+        refusals = ("feature level 6, and this version understands", "has format 3, this version reads")
+        assert any(one in node.log for one in refusals), node.log[-1500:]
+        assert "Traceback" not in node.log.split("the data")[-1]
     finally:
         cluster.kill()

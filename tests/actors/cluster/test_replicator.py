@@ -30,7 +30,7 @@ from storage.entry import StoredEntry
 from storage.entry_codec import encode
 from storage.journal_writer import begin_journal
 from storage.log_tail import LogTail
-from storage.records import JOBS_LEVEL, Lead, Member, Members, Remove
+from storage.records import JOBS_LEVEL, STREAMS_LEVEL, Lead, Member, Members, Remove
 from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.storage.memory import MemoryFolder
@@ -149,15 +149,15 @@ def test_a_new_node_belongs_to_a_cluster_when_it_has_its_log_and_not_when_somebo
     assert host.owner.take(MembersChanged)[-1].nodes == 3
 
 
-@pytest.mark.parametrize(("level", "together"), [(JOBS_LEVEL - 1, False), (JOBS_LEVEL, True)])
-def test_lmdb_gets_rows_of_several_from_the_level_on_that_can_read_them(level: int, *, together: bool) -> None:
+@pytest.mark.parametrize("level", [JOBS_LEVEL, STREAMS_LEVEL])
+def test_lmdb_is_told_which_level_the_cluster_has_settled(level: int) -> None:
     host = Host(replace(THREE, level=level))
     host.tell(Standing(1, 2))
     host.push(entry(1, 1, Remove("q")), committed=1)
     host.write()
     host.checkpointer.take(Checkpoint)
     host.runtime.crank(0.1)
-    assert [one.together for one in host.checkpointer.take(Checkpoint)] == [together]
+    assert [one.level for one in host.checkpointer.take(Checkpoint)] == [level]
 
 
 def test_an_entry_is_applied_when_it_is_on_disk_and_committed_and_then_lmdb_gets_it() -> None:

@@ -126,7 +126,7 @@ def test_what_is_buried_says_where_it_was() -> None:
     assert shard.ask(Action.BURY, msg_id=msg_id, delivery=1, reason="no such user")["buried"] == 1
     dead = {"queue": "work", "at": shard.now, "deliveries": 1, "reason": "no such user"}
     view = shard.ask(Action.SHOW, msg_id=msg_id)["message"]
-    assert (view["dead"], view["headers"], view["queue"], view["deliveries"]) == (dead, HEADERS, "dead", 0)
+    assert (view["dead"], view["headers"], view["queue"], view["deliveries_here"]) == (dead, HEADERS, "dead", 0)
     assert "expire" not in view
     assert shard.ask(Action.CONSUME, queue="dead", full=True)["message"]["dead"] == dead
     assert shard.state.data_bytes == shard.replayed().data_bytes
@@ -217,6 +217,10 @@ def test_settings_that_say_more_are_written_as_far_as_they_do() -> None:
     assert isinstance(written, tuple)
     assert len(written) == 9, "as members of the level before read it"
     queue.life.is_transient = True
+    written = as_written(queue.settings())
+    assert isinstance(written, tuple)
+    assert len(written) == 11, "as members of the level before read it"
+    queue.life.has_own_ttl = False
     assert as_written(queue.settings()) == queue.settings()
     bury = Bury("q", "dead", [1], [1], [0.0], [0.0], [3])
     assert entry_codec.decode(entry_codec.encode(1, 1, 0.0, [bury]), "test").records == [bury]

@@ -32,7 +32,15 @@ def test_dead_letters_go_back_to_where_they_came_from_and_are_as_new() -> None:
     assert (reply["moved"], reply["stayed"], reply.get("reason")) == (3, 0, None)
     assert shard.ask(Action.MONITOR, queue="dead")["size"] == 0
     message = shard.ask(Action.SHOW, msg_id=ids[0])["message"]
-    wanted = {"queue": "q", "deliveries": 0, "state": "ready", "headers": {"a": "b"}, "priority": 2, "retry": 9}
+    wanted = {
+        "queue": "q",
+        "deliveries": 1,
+        "deliveries_here": 0,
+        "state": "ready",
+        "headers": {"a": "b"},
+        "priority": 2,
+        "retry": 9,
+    }
     assert wanted.items() <= message.items()
     assert "dead" not in message
     assert (message["due_at"], message["expires_at"]) == (shard.now, shard.now + 3600)

@@ -162,14 +162,18 @@ class Admission:
         """Hand over what was held, and what was put off; it is the caller's now."""
         return [*self.take_unserved(), *self._put_off.take_all()]
 
-    def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
-        """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed."""
+    def rejudge(self, delivery: Delivery, client: Client, principal: Principal, reads: list[Call]) -> list[Call]:
+        """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed.
+
+        Returns those of its `reads` that it still may do.
+        """
         delivery.rejudge(client, principal)
         self.pieces.rejudge(client, principal, lambda calls: self._allowed(calls, client, principal))
         if self._held:
             self._held = self._allowed(self._held, client, principal)
         if self._put_off.has_any:
             self._put_off.add(self._allowed(self._put_off.take_all(), client, principal))
+        return self._allowed(reads, client, principal)
 
     def _allowed(self, calls: list[Call], client: Client, principal: Principal) -> list[Call]:
         """Those of the calls that their clients may ask for; what the client may not is refused."""

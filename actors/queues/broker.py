@@ -21,6 +21,7 @@ from actors.queues.log_head import Readers
 from actors.queues.message_replies import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.moving import Moving
 from actors.queues.node_view import Limits, NodeView
+from actors.queues.own_writes import OwnWrites
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.settling import Confirming, Settling
@@ -136,6 +137,7 @@ class Broker:
         self.ripening = Ripening(state)
         self.disk_full: str | None = None
         self.failures: list[Failure] = []
+        self.own_writes = OwnWrites()
         self._state = state
         self.limits = limits
         self._is_set = False
@@ -186,7 +188,25 @@ class Broker:
         self.delivery.begin()
 
     def execute(self, call: Call) -> None:
-        """Do a request."""
+        """Do a request, or have it wait for what its client has written."""
+        self._guarded(call, self._wait_or_do if self.own_writes.has_any else self._do)
+
+    def _guarded(self, call: Call, do: Callable[[Call], None]) -> None:
+        """Do a request. If it raises before a record was made, it is answered so, and nothing else changes."""
+        before = self._state.trans_id
+        self.ledger.has_begun = False
+        try:
+            do(call)
+        except Exception as error:
+            if self.ledger.has_begun or self._state.trans_id != before:
+                raise  # a part of it is done: the log recovers the state
+            self._end_failed([call], error)
+
+    def _wait_or_do(self, call: Call) -> None:
+        if not self.own_writes.waits(call, self.ledger.now):
+            self._do(call)
+
+    def _do(self, call: Call) -> None:
         number = call.request.action
         action = self._actions.get(number)
         if action is None:
@@ -196,14 +216,7 @@ class Broker:
         elif (call.was_late or call.client.is_gone) and is_given_up(call):
             self.ledger.answer_when_committed(call, given_up(call.request))
         else:
-            before = self._state.trans_id
-            self.ledger.has_begun = False
-            try:
-                action(call)
-            except Exception as error:
-                if self.ledger.has_begun or self._state.trans_id != before:
-                    raise  # a part of it is done: the log recovers the state
-                self._end_failed([call], error)
+            action(call)
 
     def _end_failed(self, calls: list[Call], error: Exception) -> None:
         """End calls of which one has raised before a record was made: they are answered, and nothing else changes."""
@@ -224,12 +237,20 @@ class Broker:
         self.pieces.committed(trans_id)
         if placeable:
             self.delivery.place_produced(placeable)
+        self._read_own()
+
+    def _read_own(self) -> None:
+        """Do the reads that wait for what their clients have written no longer."""
+        if self.own_writes.has_any:
+            for call in self.own_writes.due(self.ledger.committed, self.ledger.now):
+                self._guarded(call, self._do)
 
     def pass_time(self, now: float) -> None:
         """Do what is due."""
         self.ledger.set_time(now)
         self.delivery.begin()
         self.delivery.pass_time()
+        self._read_own()
         if self.ledger.replicated.next_deadline <= now:
             self.ledger.replicated.give_up_late()
         if self.delivery.idle.next_event_at <= now:
@@ -238,7 +259,8 @@ class Broker:
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds)."""
-        return min(self.delivery.next_event_at, self.ledger.replicated.next_deadline)
+        at = min(self.delivery.next_event_at, self.ledger.replicated.next_deadline)
+        return at if self.own_writes.next_event_at is None else min(at, self.own_writes.next_event_at)
 
     @property
     def has_more(self) -> bool:
@@ -281,7 +303,7 @@ class Broker:
         uncertain, undone = self.pieces.take_open(logged)
         begun = set(self.pieces.take_begun(logged))
         uncertain += self.admin.take_open()
-        undone += self.queries.take_open()
+        undone += self.queries.take_open() + self.own_writes.take_all()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK
@@ -380,6 +402,8 @@ class Broker:
                 return self.ledger.answer_when_committed(call, reply)
         elif not wait_s or self.ledger.level < JOBS_LEVEL:
             wait_s = None
+        if nodes < majority:
+            self.own_writes.written(call.client, self._state.trans_id)
         return self.ledger.replicated.answer_when_stored(
             nodes, call, reply, wait_s, made if wait_s is not None else None
         )
@@ -416,6 +440,8 @@ class Broker:
         if request.replicate is None:
             self.ledger.answer_when_committed(call, reply)
         else:
+            if request.replicate < self.queries.view.voters // 2 + 1:
+                self.own_writes.written(call.client, self._state.trans_id)
             self.ledger.replicated.answer_when_stored(request.replicate, call, reply, None)
         return None
 

@@ -120,7 +120,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             Drain: self._drain,
             Undrain: self._undrain,
             ClientGone: lambda m: self._admission.client_gone(m.client, self._broker.delivery),
-            RightsChanged: lambda m: self._admission.rejudge(self._broker.delivery, m.client, m.principal),
+            RightsChanged: self._rejudge,
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
             Reconfigure: lambda m: self._broker.set_limits(m.limits),
@@ -186,6 +186,14 @@ class QueueOwner(LoopActor[ToQueueOwner]):
                 break
         if self._admission.has_more:
             self._admission.execute_strangers(broker.delivery, broker.execute, runtime.is_late)
+
+    def _rejudge(self, message: RightsChanged) -> None:
+        broker = self._broker
+        allowed = self._admission.rejudge(
+            broker.delivery, message.client, message.principal, broker.own_writes.take_of(message.client)
+        )
+        if allowed:
+            self._execute(allowed)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -452,9 +460,12 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         send_answers(answers)
 
     def _now(self) -> float:
+        # The wall clock first: whoever is put aside between the two is behind by that until the next reading. Ahead, it
+        # would stay so as long as it leads.
+        wall = self.runtime.now()
         monotonic = self.runtime.monotonic()
         self._ledger.lease.pass_time(monotonic)
-        return self._broker.clock.now(self.runtime.now(), monotonic)
+        return self._broker.clock.now(wall, monotonic)
 
     # -- trimming ----------------------------------------------------------------------------------------------
 

@@ -3,12 +3,16 @@
 import math
 from typing import Any
 
+import pytest
+
+import tests.actors.queues.test_queue_owner
 from actors.messages.call import Call
 from actors.messages.calls import Execute, Returned, StatusAsked
 from actors.messages.log import Deposed, Drain, Drained, Propose
 from actors.queues.leftovers import LET_GO_MAX
 from quorate.protocol import Action, Request
 from storage.records import Member, Members, Take
+from tests.actors.cranked import CrankedRuntime
 from tests.actors.queues.test_put_off import COUNT, asks, hurried, seqs
 from tests.actors.queues.test_queue_owner import Owner, advanced, leading, produce
 
@@ -179,3 +183,36 @@ def test_calls_that_go_back_stay_in_their_order_though_others_come_meanwhile() -
     owner.crank(0.1)
     back = [call for message in owner.router.take(Returned) for call in message.calls]
     assert [call.order for call in back] == list(range(count + 50))
+
+
+class Stalls(CrankedRuntime):
+    """A process that is put aside for `stall_s` between any two readings of its clocks."""
+
+    stall_s = 0.0
+
+    def now(self) -> float:
+        found = super().now()
+        self.time += self.stall_s
+        return found
+
+    def monotonic(self) -> float:
+        found = super().monotonic()
+        self.time += self.stall_s
+        return found
+
+
+def test_a_leaders_clock_is_not_ahead_after_it_was_put_aside_between_two_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stayed ahead by that as long as it led, and messages came early."""
+    monkeypatch.setattr(tests.actors.queues.test_queue_owner, "CrankedRuntime", Stalls)
+    host = Owner()
+    runtime: Any = host.runtime
+    for stall_s in (0.5, 0.02, 0.5):
+        runtime.stall_s = stall_s
+        host.actor._now()
+        runtime.stall_s = 0.0
+        for _ in range(3):
+            runtime.time += 1.0
+            wall = runtime.now()
+            assert abs(host.actor._now() - wall) < 1e-6

@@ -53,6 +53,7 @@ READS: Final[dict[int, tuple[str, ...]]] = {
     Action.NODE_DESCRIBE: (),
     Action.NODE_CONFIG: ("command", "key", "value"),
     Action.NODE_LEAVE: ("command",),
+    Action.NODE_READY: (),
     Action.NODE_INIT: (),
 }
 """By the action's number."""

@@ -231,6 +231,12 @@ TABLE: Final = (
         is_repeatable=True,
         by_datagram=False,
     ),
+    Facts(
+        *(Action.NODE_READY, "node ready", Right.NONE, About.EVERY_SHARD, Gathered.ALL),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
     Facts(Action.NODE_INIT, "node init", Right.OPERATE, About.NODE, asks_node=True, by_datagram=False),
 )
 """Every action, by its number."""

@@ -62,6 +62,7 @@ class Action(IntEnum):
     NODE_DESCRIBE = 110
     NODE_CONFIG = 111
     NODE_LEAVE = 112
+    NODE_READY = 113
     NODE_INIT = 115
 
 

@@ -214,6 +214,8 @@ class Trying:
     def _may_try_again(self, reply: dict[str, Any]) -> bool:
         """Whether another try may get further: the request was not done, or may be done twice."""
         error = reply.get("error")
+        if self._action == Action.NODE_READY:
+            return False  # that there is no leader is what was asked
         if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
             self.was_repeated = True
             return True

@@ -21,7 +21,7 @@ from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, Root
 from actors.runtime.contract import Runtime
 from quorate.actions import NAMES
 from quorate.node_replies import RECORD_BOUNDS, SECOND_BOUNDS, MetricsReply, StatusReply
-from quorate.protocol import Action, Reply, Request, done
+from quorate.protocol import Action, ErrorWord, Reply, Request, done, refusal
 from storage.records import Members
 from storage.vote_file import Identity
 
@@ -224,6 +224,8 @@ class StatusReplies:
             reply = self._description(message)
         elif action == Action.NODE_METRICS:
             reply = self._metrics(message)
+        elif action == Action.NODE_READY:
+            reply = self._readiness(message.call.request)
         else:
             reply = self._status(message)
         send_answers([(message.call, reply)])
@@ -231,6 +233,14 @@ class StatusReplies:
     def _description(self, message: StatusAsked) -> Reply:
         runtime, cluster_id = self._runtime, self._announcer.identity.cluster_id
         return self._admin.describe(message.call, runtime.monotonic(), runtime.now(), cluster_id)
+
+    def _readiness(self, request: Request) -> Reply:
+        """Say whether clients can be served here; anybody may ask, so nothing else is said."""
+        if not self._machine.leader:
+            return refusal(request, ErrorWord.NO_LEADER, "this node knows no leader")
+        if self._machine.log.disk_full:
+            return refusal(request, ErrorWord.DISK_FULL, "nothing can be stored on this node's disk")
+        return done(request, Reply)
 
     def _metrics(self, message: StatusAsked) -> Reply:
         row = measured(self._machine, self._writer, self._counts, self._runtime, self._settings)

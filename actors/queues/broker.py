@@ -170,6 +170,7 @@ class Broker:
             Action.SHOW: self.queries.show,
             Action.FIND: self.queries.find,
             Action.NODE_METRICS: self.queries.measure,
+            Action.NODE_READY: self._ready,
             Action.NODE_DESCRIBE: lambda call: self.asked.append(StatusAsked(call, {})),
             Action.NODE_LEAVE: lambda call: self.asked.append(ClusterAsked(call)),
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status())),
@@ -310,6 +311,13 @@ class Broker:
             is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or call in begun)
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone
+
+    def _ready(self, call: Call) -> None:
+        """Say whether clients can be served; the Replicator knows whether somebody leads."""
+        if self.disk_full is not None:  # on so many nodes that nothing can be committed
+            self.ledger.answer(call, refusal(call.request, ErrorWord.DISK_FULL, "nothing can be stored now"))
+        else:
+            self.asked.append(StatusAsked(call, {}))
 
     # -- produce -----------------------------------------------------------------------------------------------
 

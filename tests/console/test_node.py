@@ -1,9 +1,11 @@
 """A node with its console: started together, apart in their faults, ended together."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
 from tests.console.conftest import asked, told
+from tests.faults.security import access_file
 from tests.node import free_port
 
 
@@ -117,5 +120,39 @@ def test_metrics_of_all_nodes_are_what_was_done_over_a_change_of_leader(tmp_path
         assert ("quorate_requests_total", "produce", "ok", "0") not in led
         assert led["quorate_elections_total", "0"] >= 1
         assert led["quorate_leader", "0"] == followed["quorate_leader", "0"] == ids[second]
+    finally:
+        cluster.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_access_file", [True, False])
+def test_a_node_without_a_leader_is_not_ready_with_an_access_file_and_without(
+    tmp_path: Path, has_access_file: bool
+) -> None:
+    """With an access file all nodes said ok, so a load balancer sent clients to one that could do nothing."""
+    config: dict[str, Any] = {}
+    if has_access_file:
+        config["access_file"] = str(access_file(tmp_path, worker=["produce"], anonymous=[]))
+    cluster = Cluster(tmp_path, 3, config)
+    ports: dict[int, int] = {}
+    for node_id, node in cluster.nodes.items():
+        ports[node_id] = free_port()
+        node.config["http_listeners"] = [{"port": ports[node_id], "serves": ["health"]}]
+    try:
+        for node in cluster.nodes.values():
+            node.start()
+        for port in ports.values():
+            wait_for(lambda port=port: asked(port, "/readyz") == (200, "ok\n"), 20)  # type: ignore[misc]
+        cluster.nodes[1].stop()
+        shutil.rmtree(Path(str(cluster.nodes[1].config["data_dir"])))
+        cluster.nodes[1].start()  # with another disk: the others refuse it
+        wait_for(lambda: asked(ports[1], "/healthz")[0] == 200, 20)
+        time.sleep(1.0)
+        assert asked(ports[1], "/readyz") == (503, "no leader\n")
+        assert asked(ports[2], "/readyz") == (200, "ok\n")
+        cluster.nodes[3].kill()
+        wait_for(lambda: asked(ports[2], "/readyz") == (503, "no leader\n"), 20)
+        cluster.nodes[3].start()
+        wait_for(lambda: asked(ports[2], "/readyz") == (200, "ok\n"), 20)
     finally:
         cluster.kill()

@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -373,3 +374,20 @@ def test_a_place_is_handed_over_as_soon_as_the_successor_has_all() -> None:
     assert host.said(Push) == [((3,), Push(2, 1, 2, [entry(2, 2, Remove("q")).data], 1, host.runtime.time))]
     host.tell(PeerSaid(3, Stored(2, 2, 0.0), 9, 33))
     assert host.said(TakeOver) == [((3,), TakeOver(2))], "and not with the next heartbeat"
+
+
+def test_whether_a_node_is_ready_is_said_with_the_reason_and_nothing_else() -> None:
+    host, asker = Host(THREE), Probe()
+
+    def asked() -> tuple[str | None, set[str]]:
+        call = Call(Request(Action.NODE_READY), Asker(), 1, ref(asker))
+        host.tell(StatusAsked(call, {}))
+        [(_, reply)] = asker.take(Answered)[-1].answers
+        said = msgspec.to_builtins(reply)
+        return reply.error, {name for name, value in said.items() if value not in (None, [])}
+
+    assert asked() == ("no_leader", {"action", "code", "error", "reason"})
+    host.tell(Standing(1, 2))
+    assert asked() == (None, {"action", "code"})
+    host.actor._log.disk_full = "no space: /where/it/is"
+    assert asked() == ("disk_full", {"action", "code", "error", "reason"})

@@ -185,7 +185,7 @@ TABLE: Final = (
     Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=JOBS_LEVEL),
     Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True, level=JOBS_LEVEL),
     Facts(
-        *(Action.FIND, "find", Right.ANY, About.MESSAGE, Gathered.FOUND),
+        *(Action.FIND, "find", Right.LOOK, About.MESSAGE, Gathered.FOUND),
         is_repeatable=True,
         level=JOBS_LEVEL,
     ),

@@ -150,6 +150,8 @@ class Trying:
     def ended(self, reply: dict[str, Any]) -> dict[str, Any] | None:
         """Return the reply, as its user gets it. None: what holds its key may be an earlier try's: see `of_holder`.
 
+        A client that may not look is not told which message that is.
+
         Raises `UnknownOutcomeError`, `RefusedError`.
         """
         if reply.get("code") == 0:
@@ -157,8 +159,10 @@ class Trying:
         error = reply.get("error")
         if error == ErrorWord.UNKNOWN_OUTCOME:
             raise UnknownOutcomeError(f"{error}: {reply.get('reason', '')}", reply)
-        is_held = error == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
+        is_held = error == ErrorWord.DUPLICATE_KEY and not reply.get("msg_ids")
         if self.was_repeated and self.is_keyed and is_held:
+            if "msg_id" not in reply:
+                raise UnknownOutcomeError(f"a try may have been done: {reply.get('reason', '')}", reply)
             return None
         if self.was_repeated and error == ErrorWord.NO_SUCH_READER and self._body.get("command") == "forget":
             return {"code": 0, "was_repeated": True}  # as that one

@@ -25,7 +25,7 @@ from actors.queues.own_writes import OwnWrites
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.settling import Confirming, Settling
-from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES
+from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES, Right
 from quorate.protocol import (
     BATCH_MAX,
     NO_DATA,
@@ -505,12 +505,7 @@ class Broker:
         if scope is not None and not self._may_be_of_all(call, key):
             return None
         if key is not None and (holder := self._holder(queue, key, is_of_all=scope is not None)) is not None:
-            of = "of the queue " if scope is None else ""
-            reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} {of}has the key {key!r}")
-            reply.msg_id = holder
-            if asked[AS_JOB_AT]:
-                reply.job = self.delivery.handing.job_facts(self._state.messages[holder])
-            self.ledger.answer_when_committed(call, reply)
+            self._refuse_key(call, key, self._state.messages[holder], is_of_all=scope is not None)
             return None
         data = bytes(raw)
         if len(data) > self.limits.data_bytes_max:
@@ -546,6 +541,18 @@ class Broker:
                 nodes = min(DEFAULT_NODES, self.queries.view.voters)
                 made.marks = marks_of_job(made, asked[REPLICATE_AT], nodes, due_at - now if delay else 0.0)
         return made
+
+    def _refuse_key(self, call: Call, key: str, holder: Message, *, is_of_all: bool) -> None:
+        """Refuse a key that a message has already. Which one is told to who may look at its queue."""
+        may_look = call.principal.rights.may(Right.LOOK, holder.queue)
+        who = f"message {holder.msg_id}" if may_look else "a message"
+        of = "" if is_of_all else " of the queue"
+        reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"{who}{of} has the key {key!r}")
+        if may_look:
+            reply.msg_id = holder.msg_id
+            if call.request.as_job:
+                reply.job = self.delivery.handing.job_facts(holder)
+        self.ledger.answer_when_committed(call, reply)
 
     def _may_be_of_all(self, call: Call, key: str | None) -> bool:
         """Whether a message may have a key that is unique among all; refuses the call if not."""

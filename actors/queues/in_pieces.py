@@ -268,9 +268,13 @@ class NamedMessages:
         return found
 
     def refuse_missing(self, many: Many) -> None:
-        """Refuse the call: none of its messages is there."""
+        """Refuse the call: none of its messages is there. The refusal names what the request did.
+
+        Which message has a key is for those who may have it.
+        """
         ids, call = many.ids, many.call
-        named = f"message {ids[0]}" if ids else f"message with the key {call.request.key!r}"
+        is_by_key = call.request.msg_id is None and call.request.msg_ids is None
+        named = f"message with the key {call.request.key!r}" if is_by_key else f"message {ids[0]}"
         self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
     def refuse_level(self, call: Call) -> None:

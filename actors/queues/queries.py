@@ -78,7 +78,8 @@ class Queries:
         queue = self._queue_of(call)
         if queue is None:
             return
-        view = self.view
+        view, rights = self.view, call.principal.rights
+        sees_node = rights.is_unlimited or rights.has(Right.OPERATE)  # how much others do can be read off these
         reply = done(
             call.request,
             MonitorReply,
@@ -88,13 +89,13 @@ class Queries:
             delayed=queue.delayed,
             in_flight=queue.in_flight,
             max_size=queue.max_size,
-            max_id=queue.max_id,
+            max_id=queue.max_id if sees_node else 0,
             wait_status=self._delivery.lines.length(queue.name),
             paused=paused_word(queue),
             leader_node_id=view.leader_node_id,
             node_id=view.node_id,
-            trans_id=self._state.trans_id,
-            log_size=self._state.trans_id - view.trimmed,
+            trans_id=self._state.trans_id if sees_node else 0,
+            log_size=self._state.trans_id - view.trimmed if sees_node else 0,
             max_log_size=view.max_log_size,
             settings=settings_of(queue),
         )
@@ -250,11 +251,16 @@ class Queries:
         self._ledger.answer_when_committed(call, reply)
 
     def find(self, call: Call) -> None:
-        """Whether a message has a key that is unique among all; nothing more, so that whoever produces may ask."""
+        """Whether a message that may be looked at has a key that is unique among all.
+
+        A session that must know before it produces (`as_job`) is told of any: its produce would tell that, too.
+        """
         request = call.request
         if request.key is None or request.scope is None:
             self._ledger.answer_when_committed(call, refusal(request, ErrorWord.FIELD, "key is missing, or scope"))
-        elif request.key in self._state.keys:
+            return
+        message = self._state.keys.get(request.key)
+        if message is not None and (request.as_job or call.principal.rights.may(Right.LOOK, message.queue)):
             self._ledger.answer_when_committed(call, done(request, Reply))
         else:
             reason = f"there is no message with the key {request.key!r}"

@@ -303,6 +303,21 @@ def fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
         yield message
 
 
+class _Scan:
+    """A scan that is under way: it has `found` these, has `room` for more, and has `seen` the log up to that record.
+
+    `next`: what the reply goes on after, None: there is nothing behind it.
+    """
+
+    def __init__(self, call: Call) -> None:
+        after = call.request.after
+        self.call = call
+        self.seen = after if isinstance(after, int) else 0
+        self.room = call.reply_bytes_max
+        self.found: list[MessageView] = []
+        self.next: int | None = None
+
+
 class Scanning:
     """Of one shard. Its replies are parked like all others."""
 
@@ -311,7 +326,7 @@ class Scanning:
         self._state = ledger.state
         self._view = view
         self._soonest = Soonest(ledger, self._soon)
-        self._open: deque[Call] = deque()
+        self._open: deque[_Scan] = deque()
 
     @property
     def has_more(self) -> bool:
@@ -334,29 +349,35 @@ class Scanning:
             return self._soonest.ask(call, place, min(request.count or SCAN_DEFAULT, SOONEST_MAX))
         if not isinstance(request.after or 0, int):
             return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
-        return self._open.append(call)
+        return self._open.append(_Scan(call))
 
     def go_on(self) -> None:
         """Answer whoever has waited longest, and look at some more of what is due next."""
         if self._open:
-            call = self._open[0]
-            self._ledger.answer_when_committed(call, self._found(call))
+            scan = self._open[0]
+            reply = self._found(scan)
             self._open.popleft()
+            if reply is None:
+                self._open.append(scan)
+            else:
+                self._ledger.answer_when_committed(scan.call, reply)
         if self._soonest.has_more:
             self._soonest.go_on()
 
     def withdraw(self, call: Call) -> None:
         """Do no more for a call that raised."""
-        self._open = deque([one for one in self._open if one is not call])
+        self._open = deque([one for one in self._open if one.call is not call])
         self._soonest.withdraw(call)
 
     def take_open(self) -> list[Call]:
         """Hand over the calls that are not answered; they do not go on."""
-        calls = [*self._open, *self._soonest.take_open()]
+        calls = [*[one.call for one in self._open], *self._soonest.take_open()]
         self._open.clear()
         return calls
 
-    def _found(self, call: Call) -> Reply:
+    def _found(self, scan: "_Scan") -> Reply | None:
+        """Look at the next piece; the reply, None: it goes on."""
+        call = scan.call
         request, after = call.request, call.request.after
         reply = done(request, ScanReply, shards=self._view.shards, now=self._ledger.now)
         if call.client.is_gone:  # nobody reads it
@@ -364,11 +385,35 @@ class Scanning:
             return reply
         begun = after if isinstance(after, int) else 0
         count = min(request.count or SCAN_DEFAULT, SCAN_PIECE)
-        if request.full:
-            reply.messages, reply.next = self._messages(call, begun, count)
-        else:
+        if not request.full:
             reply.names, reply.next = self._names(call, begun, count)
+        elif Right.LOOK in call.principal.rights.everywhere:
+            reply.messages, reply.next = self._messages(call, begun, count)
+        elif self._look_on(scan, count):
+            reply.messages, reply.next = scan.found, scan.next
+        else:
+            return None
         return reply
+
+    def _look_on(self, scan: "_Scan", count: int) -> bool:
+        """Look at some more for a client that may not look at all queues; whether the reply is whole.
+
+        Others' messages are passed over as if they were not there: they take no room, and neither the end of a reply
+        nor what it calls `next` tells of them. So it goes on until it is full, or there is nothing behind.
+        """
+        call, rights, wanted = scan.call, scan.call.principal.rights, _states(scan.call)
+        looked, last = self._state.messages.behind(scan.seen, SCAN_MAX)
+        for message in looked:
+            if rights.may(Right.LOOK, message.queue) and _is_meant(call, message, wanted):
+                scan.room -= weight(message) + REPLY_OVERHEAD_BYTES
+                if len(scan.found) >= count or (scan.found and scan.room < 0):
+                    scan.next = scan.found[-1].msg_id // SHARDS_MAX
+                    return True
+                scan.found.append(view_for(call, self._state, message))
+        if last is None:
+            return True
+        scan.seen = last
+        return False
 
     def _names(self, call: Call, after: int, count: int) -> tuple[list[tuple[str, int]], int | None]:
         rights, queues = call.principal.rights, self._state.queues
@@ -381,20 +426,18 @@ class Scanning:
         return found, None
 
     def _messages(self, call: Call, after: int, count: int) -> tuple[list[MessageView], int | None]:
-        request, rights = call.request, call.principal.rights
-        wanted = None if request.state is None else set(request.state.split(","))
+        """Look at the next messages, for a client that may look at all of them."""
         room, end = call.reply_bytes_max, after
         found: list[MessageView] = []
-        is_choosy = wanted is not None or request.queue is not None or Right.LOOK not in rights.everywhere
+        wanted = _states(call)
+        is_choosy = wanted is not None or call.request.queue is not None
         looked, last = self._state.messages.behind(after, SCAN_MAX if is_choosy else count)
         for message in looked:
-            is_meant = request.queue is None or message.queue == request.queue
-            if is_meant and (wanted is None or state_of(message, is_job=bool(request.as_job)) in wanted):
+            if _is_meant(call, message, wanted):
                 room -= weight(message) + REPLY_OVERHEAD_BYTES
                 if len(found) >= count or (found and room < 0):
                     return found, end
-                if rights.may(Right.LOOK, message.queue):
-                    found.append(view_for(call, self._state, message))
+                found.append(view_for(call, self._state, message))
             end = message.msg_id // SHARDS_MAX
         return found, last
 
@@ -404,3 +447,16 @@ class Scanning:
             view_for(call, self._state, message) for message in fitting(iter(messages), call.reply_bytes_max)
         ]
         self._ledger.answer_when_committed(call, reply)
+
+
+def _states(call: Call) -> set[str] | None:
+    """Read the states of messages that a scan asks for; None: all."""
+    return None if call.request.state is None else set(call.request.state.split(","))
+
+
+def _is_meant(call: Call, message: Message, wanted: set[str] | None) -> bool:
+    """Whether a scan asks for it, by its queue and its state."""
+    request = call.request
+    if request.queue is not None and message.queue != request.queue:
+        return False
+    return wanted is None or state_of(message, is_job=bool(request.as_job)) in wanted

@@ -328,7 +328,7 @@ def _push(call_id: bytes, facts: NodeFacts, job: Job) -> Found:
     pushed = _Pushed(call_id, name)
     if facts.shards == 1:
         return Ask(request, pushed)
-    return Ask(Request(_FIND, key=name, scope="all"), _Looked(pushed, request))
+    return Ask(Request(_FIND, key=name, scope="all", as_job=True), _Looked(pushed, request))
 
 
 class _Pushed(Step):

@@ -95,7 +95,7 @@ async def _produce(client: AsyncClient, asked: Asked) -> Done:
     if asked.fields.get("as_json"):
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"data is no JSON: {error}") from None
     more: dict[str, Any] = {}
     for name in ("delay", "priority"):

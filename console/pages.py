@@ -1,6 +1,7 @@
 """The pages: each is made on the server, works without scripts, and asks the node with the token of who looks."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -19,9 +20,14 @@ from console import showing
 from console.acting import ACTS, IDS_MAX, OF_MESSAGES, SETTINGS, Asked, carried_out
 from console.life import life_of, newest_of_key
 from console.logins import LASTS_S, Logins
-from console.views import STATES, View, Views
+from console.views import BROWSER, STATES, View, Views
 from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
+
+log = logging.getLogger("quorate.console")
+
+QUIET_S: Final = 60.0
+"""After it was logged that a page failed, so long no other is."""
 
 HERE: Final = Path(__file__).parent
 PAGE_ROWS: Final = 100
@@ -115,6 +121,7 @@ class Pages:
         self._views = views
         self._logins = logins
         self._is_secure = is_secure
+        self._quiet_until = 0.0
         self._templates = environment()
         self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}
         self._cookie = f"{'__Host-' if is_secure else ''}quorate_console_{port}"
@@ -149,6 +156,7 @@ class Pages:
         async def made(request: Request) -> Response:
             login = self._logins.find(request.cookies.get(self._cookie), time.monotonic())
             visit = Visit(request, self._views.of(login.token if login else None), login.name if login else None)
+            BROWSER.set(request.client.host if request.client else "")
             try:
                 return await page(visit)
             except WrongError as wrong:
@@ -170,8 +178,18 @@ class Pages:
                 return self._wrong(visit, 400, str(error))
             except (ConnectionFailedError, QuorateError, OSError) as error:
                 return self._wrong(visit, 503, f"The node can't be reached: {error}. This page tries again by itself.")
+            except Exception as error:
+                self._failed(request.url.path, error)
+                return self._wrong(visit, 500, "This page failed by an error of the console's own; its log says more.")
 
         return made
+
+    def _failed(self, path: str, error: Exception) -> None:
+        """Log what a page has raised, once a minute at most: whoever asks may ask again and again."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_S
+            log.error("the page %s failed", path, exc_info=error)
 
     def _shown(self, visit: Visit, template: str, code: int = 200, **about: Any) -> Response:
         bare = bool(visit.request.headers.get("x-fragment"))
@@ -502,6 +520,8 @@ class Pages:
         )
 
     async def _do(self, visit: Visit) -> Response:
+        if visit.name is None:  # nothing of a form is read that a visitor without a log-in may not send
+            await visit.client.request(Action.LEADER)
         form = await self._form(visit)
         asked = asked_of([(name, value) for name, values in form.items() for value in values])
         name = form.get("act", [""])[0]

@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections import OrderedDict, deque
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
@@ -97,11 +98,26 @@ class Samples:
         return [[round(value, 3) for value in column] for column in zip(*self.points, strict=True)]
 
 
+BROWSER: Final[ContextVar[str]] = ContextVar("browser", default="")
+"""The address of whoever has asked for the page that is made."""
+
+
+class _Client(AsyncClient):
+    """Says for whom it asks, which the node's audit log has: all that a console asks comes from its own address."""
+
+    async def request(self, action: int, **fields: Any) -> dict[str, Any]:
+        """As `AsyncClient.request`."""
+        browser = BROWSER.get()
+        if browser and "consumer" not in fields:
+            fields["consumer"] = f"console for {browser}"
+        return await super().request(action, **fields)
+
+
 class View:
     """With one token, or none. `node` is asked about itself alone: what is redirected makes a client go elsewhere."""
 
     def __init__(self, nodes: list[Address], shown: Credentials) -> None:
-        self.client = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
+        self.client = _Client(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.node = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.samples = Samples()
         self.looked_at = -math.inf

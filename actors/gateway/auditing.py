@@ -8,9 +8,12 @@ are JSON objects, written by a thread of their own.
 
 import json
 import logging
+from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import UNSET
 
 from actors.messages.call import Call
 from actors.messages.calls import Audit
@@ -27,7 +30,15 @@ ALLOWED_PER_S: Final = 2.0
 ALLOWED_MAX: Final = 1000
 """The same for what one principal was allowed. At this rate the files that are kept hold two days of it."""
 
-AUDITED: Final = frozenset(facts.action for facts in BY_NUMBER.values() if facts.right in (Right.MANAGE, Right.OPERATE))
+AUDITED: Final = frozenset(
+    facts.action for facts in BY_NUMBER.values() if facts.right in (Right.MANAGE, Right.OPERATE)
+) | {Action.MOVE}
+SET: Final = (
+    *("max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused", "expires_after"),
+    *("command", "queue", "to", "node_id", "shard", "reader", "key", "value", "msg_id", "count", "consumer"),
+)
+"""The fields that say what was set, moved or ended; `consumer` is what the client calls itself, or for whom it asks."""
+
 TEXT_MAX: Final = 100
 NAME_MAX: Final = 100
 QUEUES_MAX: Final = 3
@@ -42,6 +53,8 @@ FILE_BYTES_MAX: Final = 16 << 20
 """Then it is moved to the same name with .1 behind it, that to .2, and so on."""
 
 FILES_KEPT: Final = 5
+QUIET_S: Final = 60.0
+"""After it was logged that a file can't be written, so long it is not again."""
 
 
 def is_audited(request: Request) -> bool:
@@ -84,14 +97,27 @@ class Auditing:
         self._refused = _Lines(0.0, LINES_MAX, LINES_PER_S)
         self._allowed: dict[str, _Lines] = {}
 
-    def line(self, now: float, monotonic: float, call: Call, address: str, missing: str | None) -> Line | None:
-        """Write of a request at `now` (Unix s); None if too much was already."""
+    def line(
+        self, now: float, monotonic: float, call: Call, address: str, missing: str | None, error: str | None = None
+    ) -> Line | None:
+        """Write of a request at `now` (Unix s), which was refused with the word `error`; None: it was done.
+
+        None if too much was written already.
+        """
         request = call.request
         what: Line = {"action": NAMES.get(request.action, str(request.action))}
-        for name in ("command", "queue", "node_id", "shard", "reader"):
+        for name in SET:
             value = getattr(request, name)
-            if value is not None:
+            if value is not None and value is not UNSET:
                 what[name] = value[:NAME_MAX] if isinstance(value, str) else value
+        if request.dead_letter is None:
+            what["dead_letter"] = ""
+        if request.msg_ids is not None:
+            what["messages"] = len(request.msg_ids)
+        if missing is None:
+            what["done"] = error is None
+            if error is not None:
+                what["error"] = error
         if request.queues is not None:
             what["queues"] = [name[:NAME_MAX] for name in request.queues[:QUEUES_MAX]]
         return self.noted(now, monotonic, call.principal.name, address, what, missing)
@@ -129,15 +155,22 @@ class Auditing:
 
 
 class _File(RotatingFileHandler):
-    """Says once that it can't be written to, and again when it could meanwhile."""
+    """Says that it can't be written to, once a minute at most, however many lines are lost. `clock`: monotonic s."""
 
-    has_failed = False
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        super().__init__(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8")
+        self._clock = clock
+        self._quiet_until = 0.0
+        self._lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's
         """Note that the disk is full, or the folder is gone."""
-        if not self.has_failed:
-            self.has_failed = True
-            log.exception("the audit log %s can't be written", self.baseFilename)
+        self._lost += 1
+        now = self._clock()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_S
+            lost, self._lost = self._lost, 0
+            log.exception("the audit log %s can't be written: %d lines are lost", self.baseFilename, lost)
 
 
 class Auditor(BlockingActor):
@@ -151,20 +184,15 @@ class Auditor(BlockingActor):
         super().__init__(runtime)
         path.parent.mkdir(parents=True, exist_ok=True)
         refused = path.with_name(f"{path.stem}.refused{path.suffix}")
-        self._allowed, self._refused = (
-            _File(one, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8") for one in (path, refused)
-        )
+        self._allowed, self._refused = (_File(one, runtime.monotonic_clock) for one in (path, refused))
 
     def on_receive(self, message: Any) -> None:
         """`Audit`."""
         assert isinstance(message, Audit)
         for line in message.lines:
             file = self._allowed if line["allowed"] else self._refused
-            before = file.has_failed
             text = json.dumps(line, ensure_ascii=True, separators=(",", ":"))
             file.emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
-            if before and file.stream is not None:
-                file.has_failed = False
 
     def on_stop(self) -> None:
         """All is written."""

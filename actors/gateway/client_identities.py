@@ -297,10 +297,13 @@ class ClientIdentities:
 
     # -- writing down ------------------------------------------------------------------------------------------
 
-    def note(self, rows: list[tuple[Call, str, str | None]]) -> None:
-        """Write down calls with the address that they come from and the right that is missing, None: none is."""
+    def note(self, rows: list[tuple[Call, str, str | None]], error: str | None = None) -> None:
+        """Write down calls with the address that they come from and the right that is missing, None: none is.
+
+        `error`: the word that they were refused with otherwise.
+        """
         now, monotonic = self._runtime.now(), self._runtime.monotonic()
-        lines = [self._auditing.line(now, monotonic, call, address, missing) for call, address, missing in rows]
+        lines = [self._auditing.line(now, monotonic, call, address, missing, error) for call, address, missing in rows]
         found = [line for line in lines if line is not None]
         if found:
             self._audit(found)
@@ -314,9 +317,11 @@ class ClientIdentities:
         where = f"node {node_id}" if node_id > 0 else "another worker"
         self.note([(call, where, right) for call, right in refused])
 
-    def _note_one(self, connection: Connection, order: int, request: Request, missing: str | None) -> None:
+    def _note_one(
+        self, connection: Connection, order: int, request: Request, missing: str | None, error: str | None = None
+    ) -> None:
         call = Call(request, connection, order, NOBODY, principal=connection.principal)
-        self.note([(call, connection.identity.address, missing)])
+        self.note([(call, connection.identity.address, missing)], error)
 
     def say_left_out(self) -> None:
         """Write down how much was not written down."""

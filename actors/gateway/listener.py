@@ -331,7 +331,7 @@ class Listener(LoopActor[ToListener]):
             if error is not None:
                 self._refused(call, reply)
             if action in _AUDITED and is_audited(request) and error in MAY_HAVE_CHANGED:
-                self._identities.note([(call, address_of(client), None)])
+                self._identities.note([(call, address_of(client), None)], error)
 
     def _refused(self, call: Call, reply: Reply) -> None:
         if isinstance(reply, NotAllowedReply):

@@ -55,8 +55,8 @@ def _address_of(connection: Connection) -> str:
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.identity.address)
 
 
-Note = Callable[[Connection, int, Request, str | None], None]
-"""Writes down what a client asked, and the right that is missing."""
+Note = Callable[[Connection, int, Request, str | None, str | None], None]
+"""Writes down what a client asked, the right that is missing, and the word that it was refused with otherwise."""
 
 
 class Reception:
@@ -91,14 +91,16 @@ class Reception:
         is_allowed = not needs_right or rights.has(Right.OPERATE)
         if of_node and request.command is None:
             is_allowed = is_allowed or Right.LOOK in rights.everywhere
-        if needs_right and (not is_allowed or request.command in NOTED):
-            self._note(connection, order, request, None if is_allowed else Right.OPERATE)
+        if needs_right and not is_allowed:
+            self._note(connection, order, request, Right.OPERATE, None)
         if not is_allowed:
             reply: Reply | None = not_allowed(request, Right.OPERATE, connection.principal.name)
         elif request.action == Action.NODE_CONFIG:
             reply = self._config(request)
         else:
             reply = self._client(connection, order, request)
+        if is_allowed and needs_right and request.command in NOTED:
+            self._note(connection, order, request, None, None if reply is None else reply.error)
         if reply is None:
             return None
         connection.answer(order, request, reply)

@@ -253,6 +253,14 @@ def test_a_token_logs_in_with_its_own_rights_and_logging_out_ends_it(
     assert "Log out" in console.get("/queues").text
     assert console.post("/act", act="produce", queue="a.in", data="x").status == 200
     assert console.post("/act", act="produce", queue="b", data="x").status == 409
+    deep = console.post("/act", act="produce", queue="a.in", data="[" * 3000, as_json="1")
+    assert deep.status == 409
+    assert "data is no JSON" in deep.text
+    cookie, console.cookie = console.cookie, None
+    for data in ("[" * 3000, "x"):
+        answer = console.post("/act", act="produce", queue="a.in", data=data, as_json="1")
+        assert (answer.status, answer.headers["location"]) == (303, "/login?back=%2Fact"), "it is not even read"
+    console.cookie = cookie
     assert "a.in" in console.get("/queues").text
     msg_id = re.search(r"message (\d+)", console.post("/act", act="produce", queue="a.in", data="y").text)
     assert msg_id is not None

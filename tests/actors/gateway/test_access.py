@@ -1,11 +1,14 @@
 """Who a client is: tokens, certificates, addresses, what is forwarded; what is written down."""
 
+import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
-from actors.gateway.auditing import ALLOWED_MAX
+from actors.gateway.auditing import ALLOWED_MAX, _File
 from actors.messages.call import Call
 from actors.messages.calls import RefusedForwarded
 from actors.messages.rights import EVERY_RIGHT, Principal, Rights
@@ -276,6 +279,7 @@ def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> 
         "from": "192.0.2.7",
         "action": "remove",
         "queue": "a",
+        "done": True,
         "allowed": True,
     }
     assert (refused["action"], refused["queues"], refused["missing"]) == ("consume", ["a", "b"], "consume")
@@ -285,6 +289,51 @@ def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> 
     fixture.crank()
     [line] = fixture.audited()
     assert (line["from"], line["missing"]) == ("node 3", "produce")
+
+
+def test_a_line_says_what_was_set_or_moved_where_and_for_whom_and_whether_it_was_done() -> None:
+    fixture = ListenerFixture({"boss": rights_of(["manage", "consume", "produce", "operate"])})
+    boss = fixture.client("boss")
+    boss.ask(Action.CONFIGURE, queue="a", dead_letter="b", max_size=5, paused=True, consumer="console for 192.0.2.9")
+    boss.ask(Action.CONFIGURE, queue="a", dead_letter=None)
+    boss.ask(Action.MOVE, queue="a", to="c", msg_ids=[1, 2], create=True)
+    boss.ask(Action.NODE_CONFIG, command="set", key="log_level", value="debug" * 50)
+    boss.ask(Action.CLIENT, command="kill", key="192.0.2.7:5")
+    first, second, moved, setting, killed = fixture.audited()
+    wanted = {"dead_letter": "b", "max_size": 5, "paused": True, "consumer": "console for 192.0.2.9", "done": True}
+    assert wanted.items() <= first.items()
+    assert second["dead_letter"] == ""
+    assert (moved["to"], moved["messages"], moved["done"]) == ("c", 2, True)
+    assert (setting["key"], setting["value"], setting["done"]) == ("log_level", ("debug" * 50)[:100], False)
+    assert setting["error"] == "not_supported"
+    assert (killed["command"], killed["key"], killed["done"]) == ("kill", "192.0.2.7:5", True)
+
+
+def test_a_full_disk_is_told_by_one_traceback_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = [5.0]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = _File(folder / "audit.log", lambda: clock[0])
+    file.close()
+    shutil.rmtree(folder)  # so that each line fails, as on a full disk
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            file.emit(logging.LogRecord("", logging.INFO, "", 0, "line", None, None))
+
+    with caplog.at_level(logging.ERROR, "quorate.audit"):
+        write(50)
+        clock[0] += 30.0
+        write(50)
+        folder.mkdir()
+        write(1)
+        file.close()
+        shutil.rmtree(folder)
+        write(50)
+        clock[0] += 31.0
+        write(2)
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert said == ["1 lines are lost", "150 lines are lost"]
 
 
 def test_what_changed_nothing_is_not_written_down_as_done() -> None:

@@ -18,6 +18,7 @@ from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     NO_DATA,
+    PLAIN,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
@@ -73,6 +74,7 @@ assert set(_ITEM_FIELDS[_ITEM_FIELDS.index("encoding") + 1 :]) == set(ITEM_SINCE
 
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder().encode
+_check_json: Final = msgspec.json.Decoder(Raw).decode
 HOLD_MANY: Final = (DeliveredReply, PeekReply, ScanReply)
 _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
@@ -120,7 +122,7 @@ def level_of(request: Request) -> int:
 def unpacked_request(call: ForwardedCall) -> Request | None:
     """Unpack the request of a call that another node sent; None if it is none that a client could have sent it."""
     request, payloads = call.request, call.payloads
-    if not has_fit_names(request):
+    if not has_fit_names(request) or not _are_fit(request, payloads):
         return None
     if request.messages is None and len(payloads) < 2:  # nearly all
         data = payloads[0] if payloads else None
@@ -135,6 +137,24 @@ def unpacked_request(call: ForwardedCall) -> Request | None:
     for item, one in zip(items, payloads[has_own:], strict=True):
         item.data = NO_DATA if one is None else Raw(one)
     return request
+
+
+def _are_fit(request: Request, payloads: list[bytes | None]) -> bool:
+    """Whether every payload is what its encoding says: it is stored as it is, and others get those bytes."""
+    for at, data in enumerate(payloads):
+        if data is None:
+            continue
+        item = at - (len(payloads) - len(request.messages or ()))
+        encoding = request.encoding if item < 0 or request.messages is None else request.messages[item].encoding
+        if encoding == PLAIN:
+            continue
+        try:
+            _check_json(data)
+            if not data.isascii():
+                data.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+    return True
 
 
 def has_fit_names(request: Request) -> bool:

@@ -18,7 +18,9 @@ ID_LENGTH: Final = 32
 
 
 class QuorateBackend(BaseTaskBackend):
-    """OPTIONS: `url`, and what else `Client` takes; `prefix` before each queue's name; `lease` (s).
+    """OPTIONS: `url`, and what else `Client` takes; `prefix` before each queue's name; `lease` (s); `modules`.
+
+    A worker runs tasks that stand in modules named `tasks` of installed apps, or in one of `modules`, and no others.
 
     A task's `run_after` is the message's delay, its priority (-100 to 100, higher first) the message's. It is on disk
     when `enqueue` returns. Results are not kept: use a result of your own, or a signal. In a transaction, enqueue by
@@ -38,6 +40,7 @@ class QuorateBackend(BaseTaskBackend):
         options = dict(self.options)
         self.prefix = str(options.pop("prefix", ""))
         self.lease_s = float(options.pop("lease", LEASE_S))
+        self.modules = tuple(map(str, options.pop("modules", ())))
         self._given = options
 
     @property

@@ -3,14 +3,16 @@
 import logging
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from datetime import datetime
+from importlib import import_module
 from traceback import format_exception
 from typing import Any, Final
 
 from django.db import close_old_connections
 from django.utils import timezone
-from django.utils.module_loading import import_string
+from django.utils.module_loading import autodiscover_modules
 
 from quorate.dead_letters import dead_letters_of
 from quorate.delivered import DeliveredMessage
@@ -47,6 +49,7 @@ class TaskRunner:
         names = list(queues) or sorted(backend.queues)
         if not names:
             raise ValueError(f"TASKS[{alias!r}] has no QUEUES: name those to work on")
+        discover(backend)
         self.backend = backend
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}"
         self.queues = [backend.queue_of(name) for name in names]
@@ -88,9 +91,7 @@ class TaskRunner:
     def _result(self, message: DeliveredMessage) -> TaskResult:
         try:
             data = message.data
-            task = import_string(data["task"])
-            if not isinstance(task, Task):
-                raise TypeError(f"{data['task']} is no task")
+            task = registered(data["task"])
             queue_name = message.queue.removeprefix(self.backend.prefix)
             return TaskResult(
                 task=task.using(priority=message.priority, queue_name=queue_name, backend=self.backend.alias),
@@ -109,6 +110,29 @@ class TaskRunner:
         except Exception as error:  # whatever else a message holds
             log.exception("message %d of %s is no task that can be run here", message.msg_id, message.queue)
             raise Reject(f"it is no task that can be run: {error}") from error
+
+
+def discover(backend: QuorateBackend) -> None:
+    """Import the modules that define tasks: `tasks` of each installed app, and those that the backend's options name.
+
+    Raises ImportError.
+    """
+    autodiscover_modules("tasks")
+    for module in backend.modules:
+        import_module(module)
+
+
+def registered(path: str) -> Any:
+    """Find the task of that name, in a module that this process has imported. Raises LookupError.
+
+    Nothing is imported for a message: whoever may produce into the queue would choose what runs here.
+    """
+    module, _, name = path.rpartition(".")
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if not isinstance(found, Task):
+        where = "a module named tasks of an installed app, or a module that OPTIONS['modules'] names"
+        raise LookupError(f"{path[:200]!r} is no registered task: it has to stand in {where}")
+    return found
 
 
 def _set(result: TaskResult, **fields: Any) -> None:

@@ -32,7 +32,7 @@ from quorate.protocol import (
     name_fault,
 )
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
-from storage.records import LEVEL
+from storage.records import JOBS_LEVEL, LEVEL
 
 VIEW = MessageView(
     msg_id=1, queue="q", data=Raw(b"\xff\x00"), state="ready", produced_at=1.0, due_at=2.0, expires_at=3.0, retry=4.0,
@@ -207,7 +207,33 @@ def test_who_knows_all_may_be_asked_all() -> None:
         for value in values:
             assert level_of(Request(Action.PRODUCE, **{field: value})) <= LEVEL
     assert level_of(Request(Action.PRODUCE, "q", Raw(b"1"), delay=1, messages=[ProduceItem(key="k")])) == 1
-    assert level_of(Request(Action.PEEK, state="x" * 16)) < level_of(Request(Action.PEEK, state="x" * 17)) == LEVEL
+    assert level_of(Request(Action.PEEK, state="x" * 16)) < level_of(Request(Action.PEEK, state="x" * 17)) == JOBS_LEVEL
     assert level_of(Request(Action.SCAN, state="ready")) == level_of(Request(Action.SCAN)), (
         "the later of the two counts"
     )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'oops}\n{"action":2,"code":0,"data":"forged"',
+        b"",
+        b"1 2",
+        b'"\xff"',
+        b"[" * 3000 + b"]" * 3000,
+        b"nul",
+        b'{"a":1',
+    ],
+)
+def test_a_payload_that_is_not_what_its_encoding_says_is_none_that_a_client_can_have_sent(payload: bytes) -> None:
+    """It was stored, and broke the stream of every JSON client that got it."""
+    own = Request(1, queue="q", data=Raw(payload))
+    many = Request(1, queue="q", messages=[ProduceItem(Raw(b"1")), ProduceItem(Raw(payload))])
+    both = Request(1, queue="q", data=Raw(payload), messages=[ProduceItem(Raw(b"1"))])
+    for request in (own, many, both):
+        assert unpacked_request(packed_call(1, 1, 1000, request)) is None
+    for request in (
+        Request(1, queue="q", data=Raw(payload), encoding=PLAIN),
+        Request(1, queue="q", messages=[ProduceItem(Raw(payload), encoding=PLAIN)]),
+    ):
+        assert unpacked_request(packed_call(1, 1, 1000, request)) is not None

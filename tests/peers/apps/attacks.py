@@ -162,6 +162,9 @@ def django_faults():
     task_started.connect(broken)
     runner = TaskRunner("default")
     runner.set_dead_letters()
+    for path in ("this.s", "django_site.settings.os", "os.system", "antigravity", "tasks"):
+        data = {"task": path, "id": "x", "args": [], "kwargs": {}, "enqueued_at": "2026-01-01T00:00:00"}
+        runner.backend.client.produce("site.default", data, retry=60)
     tasks.leaving.enqueue("leaving")
     tasks.work.enqueue("fine", 0)
     thread = threading.Thread(target=runner.worker.run)
@@ -172,7 +175,9 @@ def django_faults():
         time.sleep(0.05)
     runner.worker.stop()
     thread.join(20)
-    assert runner.worker.counts["done"] == runner.worker.counts["rejected"] == 1
+    assert (runner.worker.counts["done"], runner.worker.counts["rejected"]) == (1, 1 + 5)
+    assert "this" not in sys.modules, "nothing is imported for a message"
+    assert "antigravity" not in sys.modules
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import django
 
 SECRET_KEY = "tests"
 USE_TZ = True
-INSTALLED_APPS = ["quorate.django"] if django.VERSION >= (6, 0) else ["django_tasks", "quorate.django"]
+INSTALLED_APPS = ["quorate.django", "django_site", *([] if django.VERSION >= (6, 0) else ["django_tasks"])]
 DATABASES = {}
 TASKS = {
     "default": {

@@ -29,6 +29,7 @@ from cli.output import (
     print_table,
     shown_asked,
     speaking,
+    told_error,
 )
 from cli.secret import SECRET_FILE, make_secret, secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
@@ -45,13 +46,12 @@ COLUMNS = ["node_id", "address", "clients", "role", "state", "committed", "lag",
 @app.command()
 @asking
 def status(as_json: AsJson = False) -> None:
-    """Show the members, who leads, and how far each is. Any node can be asked.
+    """Show the members, who leads, and how far each is. Any node can be asked; where the address names several, the
+    first member that answers is, and it is said of the others why they are none.
 
     Exit code 3 if no node leads, or no majority of those that vote is up and follows.
     """
-    with client() as connection:
-        reply = connection.status()
-        spread = connection.cluster() if len(reply["shards"]) > 1 else None
+    reply, spread = _asked_member()
     if spread is not None:
         show_spread(spread, as_json=as_json)
         return
@@ -67,6 +67,8 @@ def status(as_json: AsJson = False) -> None:
             print_json(row)
     elif not rows:
         console.print("this node belongs to no cluster yet: it waits for those it lists, or to be added to one")
+        if why := shard.get("refused"):
+            console.print(f"others refuse it: {why}")
     else:
         leader = shard["leader_node_id"]
         leads = f"node {leader} leads" if leader else f"no node leads, as far as node {reply['node_id']} knows"
@@ -79,6 +81,41 @@ def status(as_json: AsJson = False) -> None:
                 console.print(f"node {row['node_id']}: {row['fault']}")
     if not is_well:
         raise typer.Exit(UNWELL)
+
+
+def _asked_member() -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Ask the nodes that the address names until one is a member of a cluster; else the last one's reply counts.
+
+    Of several shards the cluster's reply is beside it. Raises what the last one did where none answers.
+    """
+    nodes = asked_nodes()
+    found: dict[str, Any] | None = None
+    failed: QuorateError | None = None
+    for host, port in nodes:
+        try:
+            with client_at(host, port, timeout=10.0) as connection:
+                reply = connection.status()
+                spread = connection.cluster() if len(reply["shards"]) > 1 else None
+        except QuorateError as error:
+            if len(nodes) > 1:
+                told_error(f"{host}:{port}: {error}")
+            failed = error
+            continue
+        shard = _running(reply)
+        if shard["members"]:
+            return reply, spread
+        found = reply
+        if len(nodes) > 1:
+            told_error(f"{host}:{port}: node {reply['node_id']} is no member of a cluster{_why(shard)}")
+    if found is None:
+        assert failed is not None, "some node is named"
+        raise failed
+    return found, None
+
+
+def _why(shard: dict[str, Any]) -> str:
+    """Say why others refuse a node, where they do."""
+    return f": {shard['refused']}" if shard.get("refused") else ""
 
 
 def _running(reply: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,20 @@ from actors.node.config_file import ConfigError
 from actors.node.data_folder import ReloadOutcome, holder_of, last_reload
 from actors.node.launch import READY, TRYING, environment, launch, supervisor_command
 from actors.node.security import load_security
-from cli.output import UNWELL, AsJson, asking, client, console, fail, print_json, print_table, shown_asked, speaking
+from cli.output import (
+    UNWELL,
+    AsJson,
+    asked_nodes,
+    asking,
+    client_at,
+    console,
+    fail,
+    print_json,
+    print_table,
+    speaking,
+    told_error,
+)
+from quorate import QuorateError
 from quorate.protocol import DOWN
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)
@@ -164,14 +177,31 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 @app.command()
 @asking
 def status(as_json: AsJson = False) -> None:
-    """Show a running node and its shards. Exit code 3 if one of them is down, or contradicts its leader."""
-    with client() as connection:
-        reply = connection.status()
+    """Show a running node and its shards; each node, where the address names several.
+
+    Exit code 3 if one of them is down, or contradicts its leader; 1 if a node can't be asked.
+    """
+    codes = [_show_node(host, port, as_json=as_json) for host, port in asked_nodes()]
+    if any(codes):
+        raise typer.Exit(1 if 1 in codes else UNWELL)
+
+
+def _show_node(host: str, port: int, *, as_json: bool) -> int:
+    """Show one, and give the exit code for it."""
+    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        with client_at(host, port, timeout=10.0) as connection:
+            reply = connection.status()
+    except QuorateError as error:
+        if len(asked_nodes()) == 1:
+            raise
+        told_error(f"{at}: {error}")
+        return 1
     if as_json:
         print_json(reply)
-        return
+        return _code_of(reply)
     console.print(
-        f"node {reply['node_id']} on {shown_asked()}, version {reply['version']}, {reply.get('runs') or '-'}, "
+        f"node {reply['node_id']} on {at}, version {reply['version']}, {reply.get('runs') or '-'}, "
         f"process {reply['pid']}, "
         f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
         f"{reply['connections']} clients, {reply['requests']} requests"
@@ -198,8 +228,12 @@ def status(as_json: AsJson = False) -> None:
         console.print(f"warning: {warning}")
     for limit in reply.get("limits_reached", ()):
         console.print(f"a limit was reached in the last minute: {limit}")
-    if reply.get("partial") or any(shard.get("contradiction") for shard in reply["shards"]):
-        raise typer.Exit(UNWELL)
+    return _code_of(reply)
+
+
+def _code_of(reply: dict[str, Any]) -> int:
+    is_unwell = reply.get("partial") or any(shard.get("contradiction") for shard in reply["shards"])
+    return UNWELL if is_unwell else 0
 
 
 def _duration(seconds: float) -> str:

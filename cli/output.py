@@ -76,6 +76,9 @@ OF_A_NODE: Final = {
 }
 """The options that every command has which asks a node: which one, and what is shown to it."""
 
+OTHERS: Final = 0o077
+"""Of a file's mode: what those may who do not own it."""
+
 _asked: ContextVar[tuple[list[Address], Credentials]] = ContextVar("asked")
 """What a command's options say: it has none before `asking` has read them, and a thread has what it is given."""
 
@@ -120,8 +123,15 @@ def _who_is_asked(
     """Read the options of `OF_A_NODE`, and for what they leave out the environment. Raises ValueError."""
     try:
         token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+        if token_file is not None and token_file.stat().st_mode & OTHERS:
+            told_error(f"warning: {token_file} can be read by others: chmod 600 {token_file}")
     except OSError as error:
         raise ValueError(f"--token-file {token_file}: {error.strerror}") from error
+    if host is not None and "://" in host and ":" in host.partition("://")[2].rpartition("@")[0]:
+        told_error(
+            "warning: a token on the command line is seen by all who list this machine's processes: put it into "
+            "--token-file, QUORATE_TOKEN or QUORATE_URL"
+        )
     if token is not None and not token:
         raise ValueError(f"{token_file} holds no token")
     shown = Credentials.of(token, tls=tls, ca=ca)
@@ -131,6 +141,11 @@ def _who_is_asked(
             raise ValueError(f"{PORT_VARIABLE} is {beside!r}: a number from 1 to 65535 is wanted")
         return [node_address(host, int(beside))], shown
     return found(host, port, None, shown)
+
+
+def told_error(text: str) -> None:
+    """Say something beside a command's output."""
+    typer.echo(f"qctl: {text}", err=True)
 
 
 def asked_nodes() -> list[Address]:

@@ -1,13 +1,24 @@
 """qctl queue: look at queues and steer them."""
 
+import sys
 import time
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from cli.output import AsJson, asking, client, console, fail, print_json, print_table
-from quorate import RefusedError
+from cli.output import (
+    AsJson,
+    asking,
+    client,
+    console,
+    fail,
+    print_json,
+    print_table,
+    told_error,
+    without_escapes,
+)
+from quorate import Client, RefusedError
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
 
@@ -103,17 +114,35 @@ def configure(
     print_table(columns, [[reply.get(column, "") for column in columns]])
 
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
+
+
+def _make_sure(connection: Client, name: str, what: str, *, is_sure: bool) -> None:
+    """Ask a person whether so many messages are to go. Raises typer.Exit: 2 where nobody can be asked."""
+    if is_sure:
+        return
+    size = connection.monitor(name)["size"]
+    if not sys.stdin.isatty():
+        told_error(f"{what} with {size} messages? Nobody can be asked here: --yes does it")
+        raise typer.Exit(2)
+    if not typer.confirm(f"{what} with {size} messages?"):
+        console.print("nothing was done")
+        raise typer.Exit(1)
+
+
 @app.command()
 @asking
-def clear(name: Name) -> None:
-    """Remove all messages of a queue."""
+def clear(name: Name, yes: Yes = False) -> None:
+    """Remove all messages of a queue. It asks first, on a terminal."""
     with client() as connection:
+        _make_sure(connection, name, f"clear the queue {without_escapes(name)}", is_sure=yes)
         console.print(f"{connection.clear(name)} messages removed from {name}")
 
 
 @app.command()
 @asking
-def remove(name: Name) -> None:
-    """Remove a queue and all in it."""
+def remove(name: Name, yes: Yes = False) -> None:
+    """Remove a queue and all in it. It asks first, on a terminal."""
     with client() as connection:
+        _make_sure(connection, name, f"remove the queue {without_escapes(name)}", is_sure=yes)
         console.print(f"{name} removed with {connection.remove(name)} messages")

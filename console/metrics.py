@@ -47,6 +47,7 @@ GAUGES: Final = (
 COUNTERS: Final = (
     ("quorate_cpu_seconds", "What the shard's worker has used of the processors", "cpu_s"),
     ("quorate_elections", "Elections that this node has begun", "elections"),
+    ("quorate_ignored_fields", "Requests with fields that there are not, done without them", "ignored_fields"),
     ("quorate_internal_errors", "Requests that the node failed at by an error of its own", "internal_errors"),
 )
 HISTOGRAMS: Final = (

@@ -320,11 +320,14 @@ class Views:
     async def principal(self, token: str) -> str | None:
         """Ask for the name that a node knows the token by; None: it does not. A connection of its own proves it.
 
-        Raises what `AsyncClient` does.
+        Raises what `AsyncClient` does, and `RefusedError` with `not_supported` where the node knows no tokens.
         """
         view = self._new(None)
         try:
-            return str((await view.client.request(Action.AUTHENTICATE, token=token))["principal"])
+            reply = await view.client.request(Action.AUTHENTICATE, token=token)
+            if "warning" in reply:
+                raise RefusedError(ErrorWord.NOT_SUPPORTED, str(reply["warning"]), reply)
+            return str(reply["principal"])
         except RefusedError as refused:
             if refused.error == ErrorWord.NOT_AUTHENTICATED:
                 return None

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from net.ignored_fields import IgnoredFields
+
 
 class NodeFacts:
     """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
@@ -10,6 +12,7 @@ class NodeFacts:
     0: nobody that is known. `shards`: there are so many. `is_leaving`: its clients are to go to other nodes, and it
     does not want to lead. `said`, `heard`: messages to and from other nodes and workers. `job_ids`, `messages`,
     `names` and `keyed` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
+    `ignored`: the fields of requests that there are not.
     `gmq_ttr_grace_s`: so much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
     """
 
@@ -34,6 +37,7 @@ class NodeFacts:
         self.messages: dict[bytes, int] = {}
         self.names: dict[bytes, str] = {}
         self.keyed: Any = None
+        self.ignored = IgnoredFields()
         self.said = 0
         self.heard = 0
 

@@ -214,7 +214,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     msg_ids: Annotated[list[MsgId], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     messages: Annotated[list[ProduceItem], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     queues: Annotated[list[Name], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
-    pattern: Name | None = None
+    pattern: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | None = None
     count: Count | None = None
     wait: Duration | None = None
     replicate: Annotated[int, Meta(ge=1, le=64)] | None = None
@@ -317,7 +317,8 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
     message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it. `told`: of a
     message for who asked with `ttr`. `deliveries_here`: how often it was delivered since it came into this queue, where
-    that is another number than `deliveries`, which counts on when it is moved or buried.
+    that is another number than `deliveries`, which counts on when it is moved or buried. `ignored`: fields of the
+    request that there are not; it was done without them.
     """
 
     action: int
@@ -344,6 +345,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     state: str | None = None
     told: Told | None = None
     deliveries_here: int | None = None
+    ignored: list[str] | None = None
 
 
 class MoveReply(Reply):
@@ -527,7 +529,8 @@ class MonitorReply(Reply, kw_only=True):
     """The reply to monitor: counts of messages, trans_ids and records.
 
     `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
-    all of the queue's. `row`: as in a list, where it was to be `full`.
+    all of the queue's. `row`: as in a list, where it was to be `full`. `exists`: False where there is no such queue;
+    the original makes one then, so it is no error.
     """
 
     size: int
@@ -545,6 +548,7 @@ class MonitorReply(Reply, kw_only=True):
     max_log_size: int
     settings: QueueSettings | None = None
     row: QueueRow | None = None
+    exists: bool | None = None
 
 
 class ListReply(Reply, kw_only=True):

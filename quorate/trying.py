@@ -155,6 +155,8 @@ class Trying:
         Raises `UnknownOutcomeError`, `RefusedError`.
         """
         if reply.get("code") == 0:
+            if reply.get("ignored") or reply.get("exists") is False:
+                raise refused(as_refusal(reply))
             return {**reply, "was_repeated": True} if self.was_repeated else reply
         error = reply.get("error")
         if error == ErrorWord.UNKNOWN_OUTCOME:
@@ -238,6 +240,19 @@ def keeps_connection(nodes: Nodes, address: Address, reply: dict[str, Any]) -> b
         nodes.ask_elsewhere(address)  # that one may be cut off, or removed
         return False
     return error not in UNREADABLE
+
+
+def as_refusal(reply: dict[str, Any]) -> dict[str, Any]:
+    """Make one of a reply that says code 0, for the original's clients, to what our user wants to know of.
+
+    A queue that is not there, to be looked at; or fields that the node does not know, and has done without.
+    """
+    if reply.get("ignored"):
+        named = ", ".join(map(str, reply["ignored"]))
+        why = f"the node does not know {named}, and did the rest of the request: it is of an older version"
+        return {**reply, "code": -1, "error": ErrorWord.FIELD, "reason": why}
+    reason = f"there is no queue {reply.get('queue')!r}"
+    return {**reply, "code": -1, "error": ErrorWord.NO_SUCH_QUEUE, "reason": reason}
 
 
 def token_refused(reply: dict[str, Any], address: Address) -> Exception | None:

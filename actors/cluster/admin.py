@@ -361,6 +361,8 @@ class ClusterAdmin:
 
     def _transfer_asked(self, now: float, call: Call, leading: Leading) -> Decisions:
         request = call.request
+        if request.command == "transfer" and request.shard not in (None, self._balancing.shard):
+            return _answer(call, refusal(request, ErrorWord.FIELD, f"shard: there is no shard {request.shard}"))
         is_named = request.command == "transfer" and request.node_id is not None
         target = request.node_id if is_named else self._best_successor(now, leading)
         progress = None if target is None else leading.progress.get(target)

@@ -336,6 +336,7 @@ def measured(
     itself_s, system_s, descriptors = runtime.usage()
     return {
         **_of_clients(counts),
+        "ignored_fields": settings.facts.ignored.count,
         **_of_log(machine, writer, now),
         "log_records_max": settings.log_records_max,
         "uptime_s": round(now - counts.started_at, 3),

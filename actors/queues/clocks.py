@@ -19,7 +19,6 @@ when it is empty, nobody waits for it and nobody has used it at all for `idle_s`
 
 import heapq
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Final
 
 from actors.runtime.contract import Runtime, Timer
@@ -111,9 +110,14 @@ class QueueAlarms:
         """Forget a queue that is gone."""
         self._at.pop(name, None)
 
-    def some(self, count: int) -> list[str]:
-        """Give the queues of so many alarms, those of the next ones among them; each once."""
-        return list(dict.fromkeys(name for _, name in islice(self._heap, count)))
+    def first(self) -> tuple[str, float] | None:
+        """Take the next queue, whose time may not have come, and that time; None: nothing is set."""
+        while self._heap:
+            at, name = heapq.heappop(self._heap)
+            if self._at.get(name) == at:
+                del self._at[name]
+                return name, at
+        return None
 
 
 class LeaderClock:
@@ -231,12 +235,31 @@ class IdleQueues:
         self._alarms.set(queue.name, now + (self.idle_s or IDLE_S))
 
     def short(self, now: float, count: int) -> list[str]:
-        """Memory is short: those of the next `count` that are transient and empty are to go at once."""
+        """Memory is short: transient queues that are empty are to go at once, at most `count`, the least used first.
+
+        Twice as many are looked at: the alarm of one that was used since it was set is set anew, behind others'.
+        """
         gone: list[str] = []
-        for name in self._alarms.some(count):
+        left: list[tuple[str, float]] = []
+        idle_s = self.idle_s or IDLE_S
+        for _ in range(2 * count):
+            found = self._alarms.first() if len(gone) < count else None
+            if found is None:
+                break
+            name, at = found
             queue = self._queues.get(name)
-            if queue is not None and queue.life.is_transient and self._is_free(queue):
+            if queue is None:
+                continue
+            if not queue.life.is_transient or queue.life.expires_after_s:
+                left.append(found)
+            elif not self._is_free(queue):
+                left.append((name, now + idle_s))
+            elif queue.life.used_at + idle_s > at:
+                self._alarms.set(name, queue.life.used_at + idle_s)
+            else:
                 gone.append(name)
+        for name, at in left:
+            self._alarms.set(name, at)
         return gone
 
     @property

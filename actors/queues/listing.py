@@ -122,7 +122,7 @@ class _Pattern:
     """
 
     def __init__(self, pattern: str | None) -> None:
-        self.is_any = pattern is None
+        self.is_any = not pattern
         self._part = pattern or ""
         has_wildcards = any(character in self._part for character in "*?[")
         self._expression = re.compile(translate(self._part)) if has_wildcards else None

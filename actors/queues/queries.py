@@ -75,10 +75,14 @@ class Queries:
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
-        queue = self._queue_of(call)
-        if queue is None:
+        view, rights, name = self.view, call.principal.rights, call.request.queue
+        queue = self._state.queues.get(name or "")
+        is_there = queue is not None
+        if queue is None and name and not call.request.as_job:
+            queue = QueueState(name, self._ledger.new_queue)
+        elif queue is None:
+            self._queue_of(call)
             return
-        view, rights = self.view, call.principal.rights
         sees_node = rights.is_unlimited or rights.has(Right.OPERATE)  # how much others do can be read off these
         reply = done(
             call.request,
@@ -97,9 +101,10 @@ class Queries:
             trans_id=self._state.trans_id if sees_node else 0,
             log_size=self._state.trans_id - view.trimmed if sees_node else 0,
             max_log_size=view.max_log_size,
-            settings=settings_of(queue),
+            settings=settings_of(queue) if is_there else None,
+            exists=None if is_there else False,
         )
-        if call.request.full:
+        if is_there and call.request.full:
             reply.row = self._rows.row(queue, call.principal.rights, is_full=True)
         self._ledger.answer_when_committed(call, reply)
 
@@ -269,7 +274,9 @@ class Queries:
     def scan(self, call: Call) -> None:
         """Scan some of the queues, or of the messages, or those whose time comes first: when others have had their
         turn."""
-        self._scanning.ask(call)
+        if call.request.shard not in (None, self._state.messages.shard):
+            return self._ledger.refuse_field(call, "shard", f"there is no shard {call.request.shard}")
+        return self._scanning.ask(call)
 
     def status(self) -> dict[str, Any]:
         """Make the queues' part of a shard's row in its node's status."""

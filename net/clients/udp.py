@@ -18,7 +18,7 @@ REPLY_FACTOR: Final = 10
 this node send hardly more to it than he could send himself (as RFC 9000, section 8, which allows 3)."""
 
 
-Answered = Callable[[Request | None, Reply], bytes | Request | Ask]
+Answered = Callable[[Request | None, Reply, Any], bytes | Request | Ask]
 """See `net.protocols.session.Session.answered`."""
 
 
@@ -27,7 +27,7 @@ class DatagramClient:
     remembered.
     """
 
-    __slots__ = ("_answered", "_transport", "address", "protocol", "reply_bytes_max", "size")
+    __slots__ = ("_answered", "_transport", "address", "note", "protocol", "reply_bytes_max", "size")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class DatagramClient:
         protocol: str = "",
     ) -> None:
         self.size = size
+        self.note: Any = None
         self.protocol = protocol
         self._transport = transport
         self._answered = answered
@@ -65,7 +66,7 @@ class DatagramClient:
             self._transport.sendto(data, self.address)
 
     def _bytes_of(self, request: Request, reply: Reply) -> bytes:
-        data = self._answered(request, reply)
+        data = self._answered(request, reply, self.note)
         assert isinstance(data, bytes), "a datagram is one request, and one reply"
         return data
 
@@ -115,9 +116,13 @@ class UdpProtocol(asyncio.DatagramProtocol):
         except Exception as error:  # whatever it is: this datagram alone has made it
             self._sink.broken_datagram(client, error)
             return
-        if len(found) == 1 and isinstance(found[0], Request) and not session.partial_bytes:
-            self._sink.received_datagram(client, found[0])
-            return
+        if len(found) == 1 and not session.partial_bytes:
+            one = found[0]
+            if isinstance(one, Ask):
+                client.note, one = one.note, one.request
+            if isinstance(one, Request):
+                self._sink.received_datagram(client, one)
+                return
         fault = found[0] if found and isinstance(found[0], Fault) else None
         if fault is None:
             what = "a datagram is one request, and this holds more" if found else "it is not whole"

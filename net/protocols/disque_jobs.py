@@ -176,8 +176,8 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
     if retry is None:
         retry = max(min(ttl // 10, RETRY_MAX_S), 1)
     voters = max(len(client.facts.voters), 1)
-    replicate = 1 if options.is_early else options.replicate
-    if not retry and (min(3, voters) if replicate is None else replicate) > 1:
+    replicate = options.replicate
+    if not retry and not options.is_early and (min(3, voters) if replicate is None else replicate) > 1:
         return AT_MOST_ONCE
     if options.delay and options.delay >= ttl:
         return NEVER_DUE
@@ -206,6 +206,7 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         keep=None if retry else True,
         max_ready=None if options.max_ready is None else min(options.max_ready, MSG_ID_MAX),
         as_job=True,
+        early=options.is_early or None,
     )
     return Ask(request, _Added(client, ttl, retry))
 

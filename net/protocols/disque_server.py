@@ -102,8 +102,6 @@ def _show(words: list[bytes], wrong: bytes, then: Any) -> Found:
         if reply.code == _OK:
             made: Made = then()
             return made
-        if reply.error == ErrorWord.NOT_SUPPORTED:
-            return b"-ERR Client sent AUTH, but no password is set\r\n"
         return wrong if reply.error == ErrorWord.NOT_AUTHENTICATED else failed(reply)
 
     return Ask(Request(Action.AUTHENTICATE, token=token), judged)

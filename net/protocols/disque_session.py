@@ -12,7 +12,7 @@ from net.node_facts import NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
-from net.protocols.disque_client import SKIPS, SPEAKS, DisqueClient, Made, Step, failed
+from net.protocols.disque_client import RESP2, RESP3, SKIPS, SPEAKS, DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
 from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
@@ -46,16 +46,24 @@ def _command(client: DisqueClient, arguments: list[bytes]) -> Answered:
         return Say(error(f"ERR {len(arguments)} words, and {WORDS_MAX} are allowed"))
     if word == b"count":
         return Say(integer(len(COMMANDS)))
+    rows = _ROWS[client.proto]
     if word == b"info":
-        return Say(array([_ROWS.get(name.lower(), client.nil_array) for name in arguments[2:]]))
+        return Say(array([rows.get(name.lower(), client.nil_array) for name in arguments[2:]]))
     if word in (b"", b"docs"):
-        return _ALL_COMMANDS if not word else Say(array([]))
+        return _ALL_COMMANDS[client.proto] if not word else Say(array([]))
     return Say(error("ERR Unknown subcommand or wrong number of arguments."))
 
 
-def _row(command: Command) -> bytes:
+def _row(command: Command, proto: int) -> bytes:
+    """Make what COMMAND says of it: Disque's six columns, or Redis' ten, which its clients of RESP3 read."""
     flags = array([simple(flag) for flag in command.flags])
-    return array([bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0)])
+    parts = [bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0)]
+    return array(parts if proto == RESP2 else [*parts, *[array([])] * 4])
+
+
+def _echo(client: DisqueClient, arguments: list[bytes]) -> Answered:
+    """ECHO message: Disque has none, and `redis-cli --pipe` ends with it."""
+    return Say(bulk(arguments[1]))
 
 
 _WRITE: Final = (b"write", b"fast")
@@ -83,6 +91,7 @@ _TABLE: Final = (
     Command(b"pause", -3, _WRITE, queues.pause),
     Command(b"auth", -2, _READ, server.authenticate),
     Command(b"ping", -1, _READ, server.ping),
+    Command(b"echo", 2, _READ, _echo),
     Command(b"quit", 1, _READ, _quit),
     Command(b"hello", -1, _READ, server.hello),
     Command(b"info", -1, _SLOW, server.info),
@@ -113,8 +122,8 @@ FOUNDING_LOOKS: Final = 1000
 NO_ANSWER: Final = Say(b"")
 STARTING: Final = b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n"
 COMMANDS: Final = {command.name: command for command in _TABLE}
-_ROWS: Final = {command.name: _row(command) for command in _TABLE}
-_ALL_COMMANDS: Final = Say(array([*_ROWS.values()]))
+_ROWS: Final = {proto: {one.name: _row(one, proto) for one in _TABLE} for proto in (RESP2, RESP3)}
+_ALL_COMMANDS: Final = {proto: Say(array([*rows.values()])) for proto, rows in _ROWS.items()}
 """What COMMAND answers, made once: a millisecond's work, for which nobody needs a right."""
 
 

@@ -5,7 +5,7 @@ looked at before anything is made of it, and judged in steps (`Judging`).
 """
 
 from collections.abc import Generator
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep
 from net.protocols.json_payload import UNREADABLE, plain_payload, read_on, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, RequestAsItCame
-from net.protocols.session import Fault, RequestLimits
+from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     BATCH_MAX,
@@ -72,6 +72,14 @@ ESCAPE: Final = rb"\u00"
 OF_SESSIONS: Final = ("as_job", "ttr", "asked_delay")
 """Fields that sessions of other protocols ask by."""
 
+NAMES_KNOWN: Final = frozenset(Request.__struct_fields__) - frozenset(OF_SESSIONS)
+IGNORING: Final = frozenset({b"1", b"2", b"3", b"4", b"7", b"8"})
+"""The original's actions, as a request has them: of these unknown fields are ignored, as it does."""
+
+IGNORED_MAX: Final = 16
+IGNORED_NAME_MAX: Final = 64
+"""So many unknown fields are ignored, with names of so many characters: their client is told them again."""
+
 COLON: Final = ESCAPE + b"3"
 """How a colon may be written in another way begins so, as other characters do."""
 
@@ -83,27 +91,24 @@ _item_fields_in: Final = msgspec.json.Decoder(ItemAsItCame).decode
 _count_list: Final = msgspec.json.Decoder(Batch).decode
 _items_in: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _fields_of: Final = astuple
+_texts_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _PRODUCE: Final = int(Action.PRODUCE)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def decode_whole(data: bytes, limits: RequestLimits) -> Request | Fault | None:
+def decode_whole(data: bytes, limits: RequestLimits) -> Request | None:
     """Read the request that small `data` hold; None: they are wrong, or not one whole object, and a framer has to
     see."""
     try:
         request = _decode(data)
     except READING_ERRORS:
         return None
-    fault = _fault_in(request, data, limits.depth_max)
-    if fault is None:
-        return request
-    # as the framer would have said, however it was cut
-    return too_deep(limits.depth_max) if is_deeper(data, limits.depth_max) else fault
+    return request if _fault_in(request, data, limits.depth_max) is None else None
 
 
-def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Request | Fault:
+def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Request | Ask | Fault:
     """Read the request that `body`, one whole object, holds. `seen`: by the framer, which has looked how deep it is,
-    too."""
+    too. Where fields are ignored (see `without_unknown`), the `Ask`'s note is a list of their names."""
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
     if len(body) > LARGE_BODY_BYTES:
@@ -111,11 +116,55 @@ def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int]) ->
         while (outcome := judging.step()) is None:
             pass
         return outcome
+    read = _read(body, limits.depth_max)
+    if not isinstance(read, Fault) or (known := without_unknown(body, seen[0])) is None:
+        return read
+    if isinstance(known, Fault):
+        return known
+    read = _read(known.body, limits.depth_max)
+    return read if isinstance(read, Fault) else Ask(read, known.ignored)
+
+
+def _read(body: bytes, depth_max: int) -> Request | Fault:
     try:
         request = _decode(body)
     except READING_ERRORS as error:
-        return _reading_fault(error, body, limits.depth_max)
+        return _reading_fault(error, body, depth_max)
     return _fault_in(request, body, ANY_DEPTH) or request
+
+
+class KnownFields(NamedTuple):
+    """A request without the fields that are `ignored`; `fields`: so many are left."""
+
+    body: bytes
+    ignored: list[str]
+    fields: int
+
+
+def without_unknown(body: bytes, fields: int) -> KnownFields | Fault | None:
+    """Take from a request that was refused what the original ignores: fields that no request has.
+
+    `fields`: so many the framer has seen. None: there are none such, or it is a request of another action than the
+    original's, or there are too many.
+    """
+    if fields > IGNORED_MAX + len(NAMES_KNOWN):
+        return None
+    try:
+        found = _texts_in(body)
+    except READING_ERRORS:
+        return None
+    if bytes(found.get("action", b"")) not in IGNORING:
+        return None
+    ignored = [name for name in found if name not in NAMES_KNOWN]
+    if not ignored or len(ignored) > IGNORED_MAX:
+        return None
+    if any(len(name) > IGNORED_NAME_MAX or ":" in name or name_fault(name) for name in ignored):
+        return None
+    if _encode(found).count(b":") != body.count(b":"):
+        return _twice(body, body)
+    for name in ignored:
+        del found[name]
+    return KnownFields(_encode(found), ignored, len(found))
 
 
 def _fault_in_fields(found: Any, fields: int) -> Fault | None:
@@ -152,16 +201,32 @@ class Judging:
     def __init__(self, body: bytes, depth_max: int, seen: tuple[int, int]) -> None:
         self._body = body
         self._depth_max = depth_max
+        self._seen = seen
+        self._ignored: list[str] | None = None
         self._steps = _judge(body, seen)
 
-    def step(self) -> Request | Fault | None:
+    def step(self) -> Request | Ask | Fault | None:
         """One step more; what came of it, None: there are more."""
         try:
             next(self._steps)
         except StopIteration as end:
-            return cast("Request | Fault", end.value)
+            outcome = cast("Request | Fault", end.value)
         except READING_ERRORS as error:
-            return _reading_fault(error, self._body, self._depth_max)
+            outcome = _reading_fault(error, self._body, self._depth_max)
+        else:
+            return None
+        if isinstance(outcome, Fault):
+            return self._once_more(outcome)
+        return outcome if self._ignored is None else Ask(outcome, self._ignored)
+
+    def _once_more(self, fault: Fault) -> Fault | None:
+        """Begin again with the fields that are known, if there are others."""
+        known = None if self._ignored is not None else without_unknown(self._body, self._seen[0])
+        if known is None or isinstance(known, Fault):
+            return known or fault
+        self._ignored = known.ignored
+        self._body = known.body
+        self._steps = _judge(known.body, (known.fields, self._seen[1]))
         return None
 
 

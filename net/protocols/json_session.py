@@ -10,7 +10,9 @@ from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from net.ignored_fields import IgnoredFields
 from net.node_facts import NodeFacts
 from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_payload import shown
@@ -52,8 +54,9 @@ _encode: Final = msgspec.json.Encoder().encode
 class JsonSession(Session):
     """One client's stream. `receive` may be called with any piece of it."""
 
-    def __init__(self, limits: RequestLimits) -> None:
+    def __init__(self, limits: RequestLimits, ignored: IgnoredFields | None = None) -> None:
         super().__init__()
+        self._ignored = ignored or IgnoredFields()
         self._limits = limits
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
         self._left: deque[tuple[bytes | Fault, tuple[int, int]]] = deque()
@@ -79,7 +82,10 @@ class JsonSession(Session):
         return b"" if self._framer.is_idle and not self.has_more else None
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
-        """Make the reply one line, and behind it the entries of a raw log."""
+        """Make the reply one line, and behind it the entries of a raw log. `note`: the names of fields that were
+        ignored."""
+        if note is not None:
+            reply = replace(reply, ignored=note)
         return encode_reply(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
@@ -117,7 +123,7 @@ class JsonSession(Session):
                 break
             if len(frame) > LARGE_BYTES:
                 self.large[len(found)] = len(frame)
-            found.append(decode_request(frame, self._limits, facts))
+            self._add(found, decode_request(frame, self._limits, facts))
         left_bytes = sum([len(frame) for frame, _ in left if isinstance(frame, bytes)])
         self.partial_bytes = self._framer.partial_bytes + self._judged_bytes + left_bytes
         return found
@@ -127,14 +133,19 @@ class JsonSession(Session):
         outcome = judged.step()
         if outcome is not None:
             self.large[len(found)] = self._judged_bytes
-            found.append(outcome)
+            self._add(found, outcome)
             self._judged = None
             self._judged_bytes = 0
 
+    def _add(self, found: list[Found], one: Found) -> None:
+        if isinstance(one, Ask):
+            self._ignored.note(one.note)
+        found.append(one)
+
 
 def session(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> Session:
-    """Make a client's session; the node is all the same to it."""
-    return JsonSession(limits)
+    """Make a client's session; of the node it knows where to count the fields that are ignored."""
+    return JsonSession(limits, None if facts is None else facts.ignored)
 
 
 def encode_reply(reply: Reply) -> bytes:

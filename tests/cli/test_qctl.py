@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -154,9 +155,52 @@ def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node)
     assert "no_such_queue" in qctl("queue", "show", "typo", *port, code=3)
     assert "no_such_queue" in qctl("msg", "consume", "typo", *port, code=3)
     assert qctl("queue", "ls", "--pattern", "typo*", *port).split()[0] == "queue"
-    assert "1 messages removed" in qctl("queue", "clear", "q", *port)
-    assert "removed with 0" in qctl("queue", "remove", "q", *port)
-    assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=3)
+    assert "1 messages removed" in qctl("queue", "clear", "q", "--yes", *port)
+    assert "removed with 0" in qctl("queue", "remove", "q", "-y", *port)
+    assert "no_such_queue" in qctl("queue", "clear", "q", "--yes", *port, code=3)
+
+
+def on_a_terminal(text: str, *words: object) -> tuple[int, str]:
+    """Run qctl with a terminal for its input, on which that is typed."""
+    own, its = pty.openpty()
+    try:
+        os.write(own, text.encode())
+        done = subprocess.run(
+            [QCTL, *map(str, words)], stdin=its, stdout=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+        return done.returncode, done.stdout
+    finally:
+        os.close(own)
+        os.close(its)
+
+
+@pytest.mark.parametrize("command", ["clear", "remove"])
+def test_it_asks_before_messages_go_with_their_number(node: Node, command: str) -> None:
+    """Found in a first trial: a slip of the finger on a terminal emptied a queue."""
+    with node.client() as client:
+        client.produce_many("mail", [1, 2, 3])
+        words = ("queue", command, "mail", "--port", node.port)
+        said = qctl(*words, code=2)
+        assert f"{command} the queue mail with 3 messages?" in said
+        assert "--yes" in said
+        code, said = on_a_terminal("n\n", *words)
+        assert (code, "with 3 messages? [y/N]" in said) == (1, True)
+        assert client.monitor("mail")["size"] == 3, "nothing was done"
+        code, said = on_a_terminal("y\n", *words)
+        assert (code, "3 messages" in said.splitlines()[-1] or "removed" in said) == (0, True)
+        assert [row["size"] for row in client.queue_rows("mail")] == ([0] if command == "clear" else [])
+    assert "no_such_queue" in qctl("queue", command, "typo", "--port", node.port, code=3)
+
+
+def test_node_status_shows_every_node_that_the_address_names(node: Node) -> None:
+    nobody = free_port()
+    url = f"quorate://127.0.0.1:{node.port},127.0.0.1:{nobody}"
+    said = qctl("node", "status", "--host", url, code=1)
+    assert f"node 1 on 127.0.0.1:{node.port}, version" in said
+    assert f"127.0.0.1:{nobody}: " in said
+    said = qctl("cluster", "status", "--host", f"quorate://127.0.0.1:{nobody},127.0.0.1:{node.port}")
+    assert f"127.0.0.1:{nobody}: " in said
+    assert "node 1 leads" in said
 
 
 def test_queues_are_listed_by_what_is_asked_for(node: Node) -> None:

@@ -42,7 +42,7 @@ def test_who_was_added_may_do_what_was_said_and_nobody_else_may(tmp_path: Path) 
         assert "not_allowed" in qctl("msg", "produce", "jobs", "x", "--port", node.port, code=1)
         qctl("msg", "produce", "jobs", "x", *shown)
         assert "x" in qctl("msg", "consume", "jobs", *shown)
-        assert "not_allowed" in qctl("queue", "remove", "jobs", *shown, code=1)
+        assert "not_allowed" in qctl("queue", "remove", "jobs", "--yes", *shown, code=1)
         assert "jobs" in qctl("queue", "ls", *shown)
         assert qctl("bench", "-n", 300, "--queues", 1, *shown, code=1), "it asks for queues of other names"
         qctl("access", "allow", "worker", "-f", path, "--allow", "look")
@@ -119,3 +119,23 @@ def test_what_can_not_be_used_is_said_before_a_node_starts(tmp_path: Path) -> No
     assert "needs tls_cert" in qctl(*words, "-s", "tls=1", code=1)
     nodes = '[{"node_id": 1, "host": "192.0.2.1", "port": 5}]'
     assert "cluster_secret_file" in qctl(*words, "-s", f"cluster_node_list={nodes}", code=1)
+
+
+def test_qctl_warns_where_others_can_read_a_token(tmp_path: Path) -> None:
+    node = Node(tmp_path, {})
+    node.start()
+    try:
+        token = tmp_path / "token"
+        token.write_text("w.secret")
+        token.chmod(0o644)
+        at = ("--port", node.port, "--token-file", token)
+        said = qctl("queue", "ls", *at)
+        assert f"qctl: warning: {token} can be read by others: chmod 600" in said
+        token.chmod(0o600)
+        assert "warning" not in qctl("queue", "ls", *at)
+        said = qctl("queue", "ls", "--host", f"quorate://:w.secret@127.0.0.1:{node.port}")
+        assert "qctl: warning: a token on the command line" in said
+        assert "w.secret" not in said
+        assert "warning" not in qctl("queue", "ls", "--host", f"quorate://127.0.0.1:{node.port}")
+    finally:
+        node.stop()

@@ -325,3 +325,12 @@ def test_one_queue_is_used_by_both_protocols_at_once(disque_node: Node, disque: 
         assert message is not None
         assert message.data == b"\xff\x00"
         client.confirm(message)
+
+
+def test_show_tells_how_many_nodes_a_job_was_to_be_on_and_async_does_not_wait_for_them(disque: Resp) -> None:
+    """Found by Disque's own tests: of an ASYNC job SHOW said one node."""
+    job = disque.line("ADDJOB q x 0 REPLICATE 3 ASYNC")
+    facts = shown(disque, job)
+    assert (facts["repl"], len(facts["nodes-delivered"])) == (3, 1), "there is one node"
+    assert shown(disque, disque.line("ADDJOB q x 0 RETRY 0 ASYNC"))["repl"] == 1
+    assert disque.line("ADDJOB q x 0 REPLICATE 3").startswith("NOREPL")

@@ -152,8 +152,19 @@ def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
             assert client.line("DEBUG ERROR said") == "said"
 
 
-def test_without_access_control_there_is_no_password(disque: Resp) -> None:
-    assert disque.line("AUTH x") == "ERR Client sent AUTH, but no password is set"
+def test_without_access_control_any_password_passes(disque: Resp) -> None:
+    assert disque.line("AUTH x") == "OK"
+    assert disque.line("AUTH user x") == "OK"
+
+
+def test_what_redis_clients_ask_beside_jobs_is_answered(disque: Resp) -> None:
+    """Found with `redis-cli --pipe`, which ends with ECHO, and redis-py in RESP3, which reads seven columns."""
+    assert disque.ask("ECHO", b"a \xff\r\n") == b"a \xff\r\n"
+    assert disque.line("ECHO").startswith("ERR wrong number of arguments")
+    assert {len(row) for row in disque.line("COMMAND")} == {6}
+    disque.line("HELLO 3")
+    assert {len(row) for row in disque.line("COMMAND")} == {10}
+    assert [len(row) for row in disque.line("COMMAND INFO ping getjob")] == [10, 10]
 
 
 def test_debugging_is_there_where_the_listener_says_so(disque_node: Node, disque: Resp) -> None:

@@ -47,7 +47,7 @@ def with_monitor(start_node: StartNode, **config: object) -> tuple[Node, int, in
 
 
 def test_where_there_is_nothing_data_are_null(start_node: StartNode) -> None:
-    _, _, port = with_monitor(start_node)
+    _, gmq, port = with_monitor(start_node)
     answer = ask(port, "/getReadyQueueStat")
     assert answer.body == b'{"code":0,"data":null,"msg":""}'
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
@@ -60,6 +60,11 @@ def test_where_there_is_nothing_data_are_null(start_node: StartNode) -> None:
     in_a_day = time.mktime(time.strptime(bucket["next_time"], "%Y-%m-%d %H:%M:%S")) - time.time()
     assert (bucket["id"], bucket["bucket_name"], bucket["job_num"]) == (1, "gmq:bucket:0", 0)
     assert abs(in_a_day - 86_400) < 10
+    with Gmq(gmq) as client:
+        client.push("later", "a", delay=600)
+    for key in ("gmq:bucket:1", "gmq:bucket:7", "gmq:bucket:TTR:B"):
+        assert ask(port, f"/getJobsByBucketKey?bucketKey={key}").body == b'{"code":0,"data":null,"msg":""}'
+    assert json.loads(ask(port, "/getJobsByBucketKey?bucketKey=gmq:bucket:0").text)["data"][0]["id"] == "later"
     assert ask(port, "/home").status == 404, "there is no console"
     assert ask(port, "/getBucketStat", "POST").status in (403, 405)
     assert ask(port, "/nothing").status == 404

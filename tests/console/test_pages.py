@@ -290,7 +290,7 @@ def test_metrics_are_what_was_done_in_both_formats(node: Node, console: Console)
     with node.client() as client:
         filled(client)
         with pytest.raises(RefusedError):
-            client.monitor("none")
+            client.clear("none")
     plain = console.get("/metrics").text
     found = {
         told(sample): sample.value for family in text_string_to_metric_families(plain) for sample in family.samples
@@ -309,8 +309,8 @@ def test_metrics_are_what_was_done_in_both_formats(node: Node, console: Console)
         ("quorate_disk_full", "0"): 0,
         ("quorate_elections_total", "0"): 1,
         ("quorate_requests_total", "produce", "ok", "0"): 2,
+        ("quorate_requests_total", "clear", "no_such_queue", "0"): 1,
         ("quorate_requests_total", "bury", "ok", "0"): 1,
-        ("quorate_requests_total", "monitor", "no_such_queue", "0"): 1,
         ("quorate_request_seconds_count", "produce", "0"): 2,
         ("quorate_request_seconds_bucket", "produce", "+Inf", "0"): 2,
     }

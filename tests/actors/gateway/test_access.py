@@ -32,7 +32,7 @@ def test_a_token_says_who_a_client_is_and_what_it_may() -> None:
     fixture = ListenerFixture(one("produce:a", "look"), rights_of(["look:public"]))
     guest = fixture.client()
     assert guest.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
-    assert guest.ask(Action.MONITOR, queue="public")["error"] == "no_such_queue"
+    assert guest.ask(Action.MONITOR, queue="public")["exists"] is False
     reply = guest.ask(Action.AUTHENTICATE, token=fixture.tokens["w"], seq=7)
     assert (reply["principal"], reply["rights"], reply["seq"]) == ("w", ["produce:a", "look"], 7)
     assert guest.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
@@ -89,9 +89,12 @@ def test_so_many_guesses_wait_at_most_and_so_long() -> None:
     assert len(patience._by_address) <= 10_000
 
 
-def test_a_node_without_an_access_file_says_that_there_are_no_tokens() -> None:
+def test_a_node_without_an_access_file_takes_any_token_and_says_that_there_are_none() -> None:
+    """Found in a first trial: a token in a developer's shell made a node without an access file unusable."""
     fixture = ListenerFixture(None)
-    assert "no access_file" in fixture.client().ask(16, token="w.x")["reason"]
+    reply = fixture.client().ask(16, token="w.x")
+    assert (reply["code"], reply["principal"]) == (0, "anonymous")
+    assert "no access_file" in reply["warning"]
     assert fixture.client().ask(16)["error"] == "field_error"
 
 

@@ -156,7 +156,7 @@ def test_a_message_that_is_to_be_dropped_goes_when_it_expires_delivered_or_not()
     shard.ask(Action.CONSUME, queue="q", count=2)
     shard.pass_time(6)
     assert list(shard.state.messages) == [kept]
-    assert shard.ask(Action.MONITOR, queue="dead")["error"] == "no_such_queue"
+    assert shard.ask(Action.MONITOR, queue="dead")["exists"] is False
     assert shard.ask(Action.CONSUME, queue="q")["msg_id"] == kept
     shard.state.check()
 
@@ -231,7 +231,7 @@ def test_a_monitor_tells_the_settings_and_makes_no_queue() -> None:
     asked = {"max_size": 5, "default_ttl": 60, "default_retry": 7, "max_deliveries": 3, "dead_letter": "d"}
     shard.ask(Action.CONFIGURE, queue="q", expires_after=99, **asked)
     assert shard.ask(Action.MONITOR, queue="q")["settings"] == {**asked, "paused": False, "expires_after": 99}
-    assert shard.ask(Action.MONITOR, queue="other")["error"] == "no_such_queue"
+    assert shard.ask(Action.MONITOR, queue="other")["exists"] is False
 
 
 # -- looking at messages of one state, and ending a delay ----------------------------------------------------------

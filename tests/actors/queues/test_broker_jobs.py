@@ -2,12 +2,17 @@
 
 from typing import Any
 
-from actors.queues.broker import MESSAGE_OVERHEAD_BYTES
+from msgspec import Raw
+
+from actors.messages.call import Call
+from actors.queues.node_view import Limits
+from actors.queues.producing import MESSAGE_OVERHEAD_BYTES
 from actors.queues.replicated import STALE_MAX
-from quorate.protocol import Action
+from quorate.protocol import Action, Request
 from storage.message_ids import SHARDS_MAX
+from storage.queue_state import NewQueue
 from storage.records import KEEP, NACKED, NACKS, Produce
-from tests.actors.queues.shard import Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 KEPT: dict[str, Any] = {"retry": 0, "keep": True, "expire": "bury", "ttl": 1000}
 
@@ -106,3 +111,50 @@ def test_a_producer_that_waits_is_told_when_its_message_is_gone() -> None:
     assert shard.replies[late]["error"] == "not_replicated"
     assert not shard.state.messages
     assert not shard.broker.ledger.replicated.of_messages
+
+
+def test_where_memory_is_short_queues_that_nobody_needs_go_though_nobody_produces() -> None:
+    """Found with Disque's own tests: 300 queues of jobs that were delivered once stayed for ever."""
+    shard = Shard(memory_bytes_max=1 << 20)
+    for number in range(300):
+        name = f"q{number}"
+        request = Request(
+            Action.PRODUCE, name, Raw(b"x"), ttl=1e6, retry=0, keep=True, as_job=True, encoding="plain", expire="bury"
+        )
+        shard.execute([Call(request, shard, 10_000 + number, NOBODY)])
+        shard.settle()
+        shard.ask(Action.CONSUME, queue=name)
+    shard.ask(Action.PRODUCE, queue="mine", data=1)
+    shard.pass_time(5)
+    assert len(shard.state.queues) == 301
+    shard.broker.set_limits(Limits(memory_bytes_max=1))
+    shard.pass_time(10)
+    assert list(shard.state.queues) == ["mine"]
+    assert set(shard.replayed().queues) == {"mine"}
+
+
+def test_what_names_a_shard_that_is_not_there_is_refused() -> None:
+    """Found: a node of one shard gave the content of shard 0 for any."""
+    shard = Shard()
+    for number in (1, 7, 1023):
+        for action in (Action.SCAN, Action.POSITION):
+            reply = shard.ask(action, shard=number)
+            assert reply["error"] == "field_error", (action, number)
+            assert f"there is no shard {number}" in reply["reason"]
+    assert shard.ask(Action.SCAN, shard=0)["code"] == 0
+
+
+def test_a_pattern_of_nothing_lists_all_as_in_the_original() -> None:
+    shard = Shard()
+    shard.ask(Action.PRODUCE, queue="a", data=1)
+    assert [row["name"] for row in shard.ask(Action.LIST, pattern="", full=True)["queue_list"]] == ["a"]
+
+
+def test_to_look_at_a_queue_that_is_not_there_is_no_error_as_in_the_original() -> None:
+    shard = Shard(new_queue=NewQueue(max_size=5))
+    for action in (Action.MONITOR, Action.NODE_MONITOR):
+        reply = shard.ask(action, queue="none", full=True)
+        assert (reply["code"], reply["size"], reply["exists"], reply["max_size"]) == (0, 0, False, 5)
+    assert not shard.state.queues, "and none is made"
+    shard.ask(Action.PRODUCE, queue="none", data=1)
+    assert "exists" not in shard.ask(Action.MONITOR, queue="none")

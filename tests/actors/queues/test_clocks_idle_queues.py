@@ -6,8 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.queues.broker import Broker
+from actors.queues.clocks import IdleQueues
 from actors.queues.node_view import Limits, NodeView
 from quorate.protocol import Action
+from storage.queue_state import QueueState
 from storage.records import Clear, Remove
 from tests.actors.queues.shard import Shard
 
@@ -90,7 +92,7 @@ def test_it_goes_with_what_is_in_it_by_records_and_others_stay() -> None:
         "who only produces keeps no queue, but nothing goes early"
     )
     shard.pass_time(2)
-    assert shard.ask(Action.MONITOR, queue="q")["error"] == "no_such_queue"
+    assert shard.ask(Action.MONITOR, queue="q")["exists"] is False
     assert [type(record) for record in shard.log[-3:]] == [Clear, Clear, Remove]
     assert shard.ask(Action.MONITOR, queue="kept")["settings"]["expires_after"] == 0
     assert "q" not in shard.replayed().queues
@@ -128,3 +130,21 @@ def test_what_is_in_flight_keeps_its_queue() -> None:
     assert shard.ask(Action.CONFIRM, msg_id=msg_id)["confirmed"] == 1
     shard.pass_time(21)
     assert "q" not in shard.state.queues
+
+
+def test_where_memory_is_short_the_least_used_go_first_and_only_those_that_may() -> None:
+    now = 1_000_000.0
+    queues = {name: QueueState(name) for name in ("old", "busy", "used", "new", "mine")}
+    idle = IdleQueues(queues, lambda name: name == "busy", now)
+    idle.set_idle_s(100.0, now)
+    for at, name in enumerate(["old", "busy", "used", "new"]):
+        queues[name].life.is_transient = True
+        idle.made(queues[name], now + at)
+    queues["used"].life.used_at = now + 50
+    gone = []
+    while names := idle.short(now + 60, 1):
+        gone += names
+        for name in names:
+            del queues[name]
+    assert gone == ["old", "new", "used"]
+    assert set(queues) == {"busy", "mine"}

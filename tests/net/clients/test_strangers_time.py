@@ -264,7 +264,7 @@ def test_the_last_piece_of_something_large_is_reckoned_however_short_it_is() -> 
 
     protocol = TcpProtocol(end, lambda one: JsonSession(one), lambda: limits, admit)
     protocol.connection_made(end)  # type: ignore[arg-type]  # all that is asked of a transport
-    body = msgspec.json.encode({"action": 1, "queue": "q", "queue2": 1, "data": ["x" * 100] * 2_000})
+    body = msgspec.json.encode({"action": 1, "queue": "q", "priority": "x", "data": ["x" * 100] * 2_000})
     protocol.data_received(body[:-100])
     before = end.spent_s
     protocol.data_received(body[-100:])

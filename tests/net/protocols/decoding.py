@@ -2,11 +2,11 @@
 
 from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_reading import decode_request
-from net.protocols.session import Fault, RequestLimits
+from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import Request
 
 
-def decoded(body: bytes, limits: RequestLimits) -> Request | Fault:
+def decoded(body: bytes, limits: RequestLimits) -> Request | Ask | Fault:
     """The request that `body` holds, or what is wrong with it."""
     framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
     [whole] = framer.feed(body)

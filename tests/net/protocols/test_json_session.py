@@ -4,16 +4,18 @@ import base64
 import contextlib
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from net.ignored_fields import IgnoredFields
+from net.node_facts import NodeFacts
 from net.protocols import json_reading
-from net.protocols.json_session import JsonSession, encode_reply, fault_reply
-from net.protocols.session import Fault, RequestLimits
+from net.protocols.json_session import JsonSession, encode_reply, fault_reply, session
+from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
 from tests.cost import peak_of
 from tests.net.protocols.decoding import decoded
@@ -40,8 +42,13 @@ PIECES = st.one_of(
 
 def received(session: JsonSession, pieces: list[bytes]) -> list[Any]:
     """What the session makes of the pieces, comparable."""
-    found = [one for piece in pieces for one in session.receive(piece)]
-    return [encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
+    return [comparable(one) for piece in pieces for one in session.receive(piece)]
+
+
+def comparable(one: Any) -> Any:
+    if isinstance(one, Ask):
+        return msgspec.json.encode(one.request), one.note
+    return encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one)
 
 
 @given(st.lists(PIECES, max_size=6), st.data())
@@ -92,7 +99,16 @@ def test_data_comes_through_byte_for_byte() -> None:
         (b'{"action":"1"}', "field_error", "action: expected int, got str"),
         (b'{"action":1.5}', "field_error", "action"),
         (b'{"action":true}', "field_error", "action"),
-        (b'{"action":1,"qeue":"q"}', "field_error", "there is no field qeue"),
+        (b'{"action":9,"qeue":"q"}', "field_error", "there is no field qeue"),
+        (b'{"action":1,"qeue":"q","qeue":"q"}', "field_error", "qeue stands there twice"),
+        (b'{"action":1,"queue":"q","x":1,"queue":"q"}', "field_error", "queue stands there twice"),
+        (b'{"action":1,"messages":[{"data":1,"rety":1}]}', "field_error", "there is no field rety"),
+        (b'{"action":1,"x":1,"queue":7}', "field_error", "queue: expected str"),
+        (b'{"action":1,' + b",".join(b'"x%d":1' % n for n in range(17)) + b"}", "field_error", "there is no field x0"),
+        (b'{"action":1,"' + b"x" * 65 + b'":1}', "field_error", "there is no field xxx"),
+        (b'{"action":1,"a\\u0000":1}', "field_error", "there is no field a"),
+        (b'{"action":1,"a\\u003a":1}', "field_error", "there is no field a:"),
+        (b'{"action":1,"x":' + b"[" * 30 + b"]" * 30 + b"}", "bad_json", "deeper than 8"),
         (b'{"action":1,"queue":""}', "field_error", "queue: expected str of length >= 1"),
         (b'{"action":1,"queue":"' + b"q" * 256 + b'"}', "field_error", "queue"),
         (b'{"action":1,"queue":"' + "ü".encode() * 200 + b'"}', "field_error", "255 bytes"),
@@ -191,8 +207,11 @@ def test_no_field_stands_twice_in_what_is_taken(
     found = decoded(body, LIMITS)
     if isinstance(found, Request):
         assert not has_twice
-    else:
+    elif isinstance(found, Fault):
         assert has_twice or "twice" not in found.reason
+    else:
+        assert not has_twice
+        assert set(found.note) == {name for name, _ in fields} - json_reading.NAMES_KNOWN
 
 
 ITEMS = st.sampled_from(
@@ -234,6 +253,50 @@ def test_a_batch_that_looks_usual_is_judged_as_any_other(items: list[str], besid
         assert json_reading._plain_fault_in(request, body) is None
         assert request.encoding is None
         assert all(item.encoding is None for item in request.messages or ())
+
+
+@pytest.mark.parametrize("action", [1, 2, 3, 4, 7, 8, *range(9, 15)])
+@pytest.mark.parametrize("size", [0, 60 << 10, 300 << 10])
+def test_the_originals_actions_are_done_without_fields_that_there_are_not(action: int, size: int) -> None:
+    """Found by trying the original's clients: it looks at no field that it does not know."""
+    fields: dict[str, Any] = {"action": action, "rety": [1, {"a": 2}], "seq": 7, "as_job": "yes", "ttr": 5}
+    if size:
+        fields["data"] = "x" * size
+    body = msgspec.json.encode(fields)
+    facts = NodeFacts()
+    for pieces in ([body], [body[:9], body[9:]], [body[n : n + 9000] for n in range(0, len(body), 9000)]):
+        a_session = session(LIMITS if not size else RequestLimits(), facts)
+        found = [one for piece in pieces for one in a_session.receive(piece)]
+        while a_session.has_more:
+            found += a_session.receive(b"")
+        [one] = found
+        if action > 8:
+            assert isinstance(one, Fault)
+            assert "there is no field" in one.reason
+            continue
+        assert isinstance(one, Ask)
+        assert (one.request.action, one.request.seq, one.request.as_job, one.request.ttr) == (action, 7, None, None)
+        said = json.loads(cast("bytes", a_session.answered(one.request, Reply(action=action, code=0), one.note)))
+        assert said == {"action": action, "code": 0, "ignored": ["rety", "as_job", "ttr"]}
+    assert facts.ignored.count == (3 if action <= 8 else 0)
+
+
+def test_the_log_names_the_fields_that_are_ignored_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("net.ignored_fields.time.monotonic", lambda: now[0])
+    ignored = IgnoredFields()
+    for number in range(100):
+        ignored.note([f"x{number}", "y"])
+    now[0] += 60
+    ignored.note(["z\n"])
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.endswith(": 'x0' (1), 'y' (1)")
+    assert "'y' (99)" in second
+    assert len(second) < 400, "of very many names some stand there"
+    assert "\n" not in second
+    assert ignored.count == 101
 
 
 @pytest.mark.parametrize("colon", [":", ": "])

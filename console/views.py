@@ -82,6 +82,10 @@ class Sums:
                 self.left += sum(totals[name] - since.get(name, 0) for name in OUT) / seconds
 
 
+GAP_S: Final = 3 * SAMPLE_S
+"""Between two samples that are further apart nobody looked."""
+
+
 class Samples:
     """Of all queues, or of one: at each moment what charts show."""
 
@@ -93,9 +97,19 @@ class Samples:
         if not self.points or at - self.points[-1][0] >= SAMPLE_S * 0.9:
             self.points.append((at, *(counts[state] for state in STATES), came, left))
 
-    def columns(self) -> list[list[float]]:
-        """As charts want them: times, ready, delayed, in flight, in a second, out a second."""
-        return [[round(value, 3) for value in column] for column in zip(*self.points, strict=True)]
+    def columns(self) -> list[list[float | None]]:
+        """As charts want them: times, ready, delayed, in flight, in a second, out a second.
+
+        Where nobody looked for a while nothing is known: a point without values stands there, so that no line does.
+        """
+        rows: list[tuple[float | None, ...]] = []
+        last = math.inf
+        for point in self.points:
+            if point[0] - last > GAP_S:
+                rows.append((round(last + SAMPLE_S, 3), *[None] * (len(point) - 1)))
+            last = point[0]
+            rows.append(tuple(round(value, 3) for value in point))
+        return [list(column) for column in zip(*rows, strict=True)]
 
 
 BROWSER: Final[ContextVar[str]] = ContextVar("browser", default="")

@@ -7,6 +7,21 @@ const KINDS = {
   counts: { columns: [1, 3, 2], names: ["ready", "in flight", "delayed"] },
   rates: { columns: [4, 5], names: ["in/s", "out/s"] },
 };
+const DAY_S = 86400;
+const utc = (s) => new Date(s * 1000).toISOString();
+
+// Times as the tables have them: UTC, 24 hours, ISO 8601; the day stands below the first of it.
+function times(_, splits, _axis, _space, step) {
+  let day = "";
+  return splits.map((s) => {
+    const [date, time] = [utc(s).slice(0, 10), utc(s).slice(11, step < 60 ? 19 : 16)];
+    const isNew = date !== day;
+    day = date;
+    if (step >= DAY_S) return date;
+    return isNew ? `${time}\n${date}` : time;
+  });
+}
+
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 const charts = new Map();
 
@@ -28,7 +43,8 @@ function made(element) {
     width: Math.max(element.clientWidth, 100),
     height: 190 - 34,
     series: [{}, ...series],
-    axes: [axis, { ...axis, size: 56 }],
+    tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC"),
+    axes: [{ ...axis, values: times, space: 80 }, { ...axis, size: 56 }],
     scales: {
       x: { range: (_, low, high) => [Math.min(low, high - SHOWN_S), high] },
       y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] },
@@ -45,7 +61,7 @@ async function draw() {
     const from = element.dataset.from;
     if (!asked.has(from)) asked.set(from, fetch(from, { headers: { "X-Fragment": "1" } }).then((reply) => (reply.ok ? reply.json() : null)));
     const columns = await asked.get(from);
-    if (!columns || columns.length === 0) continue;
+    if (!columns || columns.length === 0 || columns[0].length < 2) continue; // one moment has no axis
     if (!charts.has(element)) charts.set(element, made(element));
     charts.get(element).setData([columns[0], ...KINDS[element.dataset.chart].columns.map((n) => columns[n])]);
   }

@@ -5,6 +5,7 @@ Screenshots are kept under build/console.
 """
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -221,3 +222,38 @@ def test_names_of_keyboards_and_readers_are_there(node: Node, start_console: Sta
             tag = one.partition(">")[0]
             before = text[: text.index("<input" + one)]
             assert "aria-label" in tag or before.rpartition("<label")[2].count("</label>") == 0, tag
+
+
+WRITTEN = """
+window.written = [];
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  window.written.push(text);
+  return fill.call(this, text, ...rest);
+};
+"""
+
+
+@pytest.mark.slow
+def test_charts_tell_times_as_tables_do_wherever_the_browser_is(
+    node: Node, start_console: StartConsole, open_browser: Callable[[Console], Browser]
+) -> None:
+    """Found in a first trial: charts were in local time, with 12 hours and American dates."""
+    browser = open_browser(start_console(node))
+    browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "America/New_York"})
+    browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WRITTEN})
+    browser.open("/")
+    assert browser.driver.execute_script("return new Date(0).getHours()") == 19
+
+    def labels() -> list[str]:
+        found = browser.driver.execute_script("return window.written")
+        return [text for text in found if ":" in text]
+
+    wait_for(lambda: bool(labels()), 20)
+    near = [time.strftime("%H:%M", time.gmtime(time.time() - back)) for back in (0, 60, 120)]
+    assert all(re.fullmatch(r"\d\d:\d\d(:\d\d)?", text) for text in labels())
+    assert all(text[:5] in near for text in labels())
+    assert time.strftime("%Y-%m-%d", time.gmtime()) in browser.driver.execute_script("return window.written")
+    time.sleep(4)
+    browser.shot("charts-new-york")
+    browser.check()

@@ -70,6 +70,10 @@ def test_rates_go_on_when_a_new_leader_counts_anew() -> None:
     for at, made, came in ((0.0, 0, 0.0), (2.0, 20, 10.0), (4.0, 20, 0.0)):
         samples.add(at, {"ready": made, "delayed": 0, "in_flight": 0}, came, 0.0)
     assert samples.columns() == [[0, 2, 4], [0, 20, 20], [0, 0, 0], [0, 0, 0], [0, 10, 0], [0, 0, 0]]
+    samples.add(90.0, {"ready": 7, "delayed": 0, "in_flight": 0}, 0.0, 0.0)
+    times, ready, *_ = samples.columns()
+    assert times == [0, 2, 4, 6, 90]
+    assert ready == [0, 20, 20, None, 7], "nothing is known of when nobody looked, and no line is drawn"
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "https://evil.example", "", "evil", "/\tx"])

@@ -142,7 +142,7 @@ def test_where_memory_is_short_the_least_used_go_first_and_only_those_that_may()
         idle.made(queues[name], now + at)
     queues["used"].life.used_at = now + 50
     gone = []
-    while names := idle.short(now + 60, 1):
+    while names := idle.short(now + 60, 2):
         gone += names
         for name in names:
             del queues[name]

@@ -51,6 +51,7 @@ class Connection:
         self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False
+        self._is_refused = False
         self._is_plain = credentials.context is None and socket.socket.__module__ == "socket"
         self._limit_s = 0.0
         if self._is_plain:
@@ -92,9 +93,10 @@ class Connection:
     def is_stale(self) -> bool:
         """Whether the node has closed it, or said something, while nothing was expected.
 
-        Another one asks for the first time then; what was said (that it was idle for too long) answers no request.
+        Another one asks for the first time then; what was said (that it was idle for too long) answers no request. One
+        whose client was refused as a whole is closed by the node, too.
         """
-        if self._buffer:
+        if self._buffer or self._is_refused:
             return True
         try:
             if self._is_plain:
@@ -123,6 +125,8 @@ class Connection:
         if reply is None:
             reply = self._answer(until) if interrupt is None else self._interruptible(until, interrupt)
         got = reply.pop("seq", None)
+        if got is None and reply.get("code") != 0:
+            self._is_refused = True
         if got != seq and (got is not None or reply.get("code") == 0):
             raise ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}")
         if "seq" in body:

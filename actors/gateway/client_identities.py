@@ -264,13 +264,13 @@ class ClientIdentities:
 
     def changed(
         self, table: AccessTable, connections: list[Connection], datagrams: list[DatagramClient]
-    ) -> tuple[list[Connection], list[tuple[Connection | DatagramClient, Principal]]]:
-        """Go by what the access file says now. Returns who is not known any more, and who may do something else now.
+    ) -> list[tuple[Connection | DatagramClient, Principal]]:
+        """Go by what the access file says now. Returns who may do something else now.
 
-        Who is known by the same proof goes on, with the rights of now; who is not is told so, and has to come again.
+        Who is known by the same proof goes on, with the rights of now; who is not may do nothing, is told so behind the
+        answers that it is owed, and has to come again.
         """
         self.table = table
-        gone: list[Connection] = []
         others: list[tuple[Connection | DatagramClient, Principal]] = []
         near, far = (table.stranger(is_near=is_near).principal for is_near in (True, False))
         for client in datagrams:
@@ -285,17 +285,15 @@ class ClientIdentities:
                 continue  # it is about to go
             now = table.named(was.principal.name, was.proof, is_near=identity.is_near)
             if now is None:
-                gone.append(connection)
-                self._identify(
-                    connection, identity._replace(known=KnownClient(Principal(was.principal.name, NO_RIGHTS)))
-                )
+                nobody = KnownClient(Principal(was.principal.name, NO_RIGHTS))
+                self._identify(connection, identity._replace(known=nobody))
                 reason = "what this client was known by is not valid any more"
                 connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
                 continue
             self._identify(connection, identity._replace(known=now))
             if now.principal != was.principal:
                 others.append((connection, now.principal))
-        return gone, others
+        return others
 
     # -- writing down ------------------------------------------------------------------------------------------
 

@@ -291,12 +291,11 @@ class Listener(LoopActor[ToListener]):
         return calls
 
     def _access_changed(self, message: AccessChanged) -> None:
-        """Who waits for what he may not have any more is told so; who is not known any more waits for nothing."""
+        """Who waits for what he may not have any more is told so."""
         self._hand_over()
-        gone, others = self._identities.changed(message.table, list(self._connections), self._datagrams.waiting)
-        for connection in gone:
-            self._router.tell(ClientGone(connection))
-        for client, principal in others:
+        for client, principal in self._identities.changed(
+            message.table, list(self._connections), self._datagrams.waiting
+        ):
             self._router.tell(RightsChanged(client, principal))
 
     def _answer(self, answers: list[Answer]) -> None:

@@ -56,6 +56,9 @@ TURN_MAX: Final = 200
 LOOK_EVERY: Final = 16
 """Behind so many it is looked at whether there is time for more: what is answered at once may take 40 us each."""
 
+OWED_S: Final = 10.0
+"""A client that is refused as a whole is answered for so long what it has asked before."""
+
 NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
 _MOVE: Final = int(Action.MOVE)
@@ -77,6 +80,8 @@ class Connection:
     """
 
     __slots__ = (
+        "_farewell",
+        "_farewell_s",
         "_guard",
         "_patience",
         "_reading",
@@ -105,6 +110,8 @@ class Connection:
         self.transport = transport
         self._sink = sink
         self._state = _OPEN
+        self._farewell: Reply | None = None
+        self._farewell_s = 0.0
         self._guard = SessionGuard(session, sink)
         self._resting = Resting()
         self._waiting = WaitingRequests(account)
@@ -299,8 +306,8 @@ class Connection:
 
     def _reply(self, order: int, request: Request, reply: Reply, note: Any, size: int = 0) -> None:
         """Make bytes of a reply with the session, or what is to be asked next. `size`: of a request that is large."""
-        if self._state is _DEAD:
-            return
+        if self._state is _DEAD or self._state is _LINGERING:
+            return  # the latter: it was told that it is not answered
         made = self._guard.answered(self, None if request is NO_REQUEST else request, reply, note)
         if isinstance(made, bytes):
             self._send(order, made)
@@ -346,6 +353,7 @@ class Connection:
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""
+        self._say_farewell()
         if self._state is _FINISHING:
             self.transport.close()
         else:
@@ -426,6 +434,10 @@ class Connection:
             if patience.has_lingered(passed_s):
                 self.transport.abort()
             return
+        if self._farewell is not None and self._state is not _DEAD and self._owes_too_long(passed_s):
+            self._replies.clear()
+            self._close()
+            return
         unsent = 0 if self._state is _DEAD else self.transport.get_write_buffer_size()
         before = self.account.unsent
         if unsent or before:
@@ -444,11 +456,35 @@ class Connection:
                 self.refuse_all(ErrorWord.TOO_SLOW, reason)
 
     def refuse_all(self, error: str, reason: str) -> None:
-        """Tell the client why it can't be served, and close."""
+        """Tell the client why it can't be served, and close. What it has asked is answered first.
+
+        The refusal is of all that is not answered, so it may not overtake a reply: it says that nothing is done. What
+        is not answered within `OWED_S` may have been.
+        """
         if self._state is _OPEN or self._state is _ENDED:
-            reply = Reply(action=0, code=Code.ERROR, error=error, reason=reason)
-            self._reply(self._place(NO_REQUEST), NO_REQUEST, reply, None)
+            is_owed = self.open.count > 0
+            self._farewell = Reply(action=0, code=Code.ERROR, error=error, reason=reason)
             self.close_when_answered()
+            if is_owed:
+                self._sink.ended(self)  # what waits is answered now
+
+    def _say_farewell(self) -> None:
+        """Send why the client is refused, behind all replies."""
+        farewell, self._farewell = self._farewell, None
+        if farewell is not None:
+            made = self._guard.answered(self, None, farewell, None)
+            if isinstance(made, bytes):
+                self.account.ledger.written += len(made)
+                self.transport.write(made)
+
+    def _owes_too_long(self, passed_s: float) -> bool:
+        """Whether a client that is refused was not answered in time."""
+        self._farewell_s += passed_s
+        if self._farewell is None or self._farewell_s < OWED_S:
+            return False
+        reason = f"{self._farewell.reason}; what is not answered may have been done, or not"
+        self._farewell = Reply(action=0, code=Code.ERROR, error=ErrorWord.UNKNOWN_OUTCOME, reason=reason)
+        return True
 
 
 def _is_large(found: Found) -> bool:

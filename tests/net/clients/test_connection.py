@@ -1,6 +1,8 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
-from net.clients.connection import TURN_MAX, Connection
+import pytest
+
+from net.clients.connection import OWED_S, TURN_MAX, Connection
 from net.clients.open_requests import MESSAGES_MAX
 from net.clients.reply_order import UNORDERED
 from net.protocols.disque_session import DisqueSession
@@ -284,3 +286,36 @@ def test_who_does_not_move_is_not_told_of() -> None:
     connection.receive(b'{"action":4,"queue":"q"}')
     connection.answer(0, end.requests[0][1], reply(1))
     assert end.settled_count == 0
+
+
+@pytest.mark.parametrize("fields", ["", ',"seq":7'])
+def test_a_client_that_is_refused_hears_so_behind_the_replies_that_it_is_owed(fields: str) -> None:
+    """Found with real nodes: a token was taken away, and what its client was told was refused was done all the same."""
+    end, connection = connected()
+    connection.receive(b'{"action":1%b}' % fields.encode() * 3)
+    orders = [order for order, _ in end.requests]
+    connection.refuse_all("not_authenticated", "gone")
+    assert end.sent == []
+    assert end.closed_how == ""
+    assert end.gone == 1, "what waits is answered at once"
+    connection.receive(b'{"action":1,"seq":9}')
+    for number, order in enumerate(orders):
+        connection.answer(order, ASKED, reply(number))
+    assert len(end.requests) == 3
+    assert [b"not_authenticated" in data for data in end.sent] == [False, False, False, True]
+    assert b"seq" not in end.sent[-1]
+    assert end.closed_how == "eof"
+
+
+def test_what_a_refused_client_is_not_answered_in_time_may_have_been_done() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1,"seq":1}{"action":1,"seq":2}')
+    connection.refuse_all("not_authenticated", "gone")
+    connection.answer(UNORDERED, ASKED, reply(1))
+    connection.sweep(OWED_S - 1)
+    assert len(end.sent) == 1
+    connection.sweep(1.0)
+    assert b"unknown_outcome" in end.sent[1]
+    assert end.closed_how == "eof"
+    connection.answer(UNORDERED, ASKED, reply(2))
+    assert len(end.sent) == 2, "it was told that it is not answered"

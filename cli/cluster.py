@@ -67,8 +67,8 @@ def status(as_json: AsJson = False) -> None:
             print_json(row)
     elif not rows:
         console.print("this node belongs to no cluster yet: it waits for those it lists, or to be added to one")
-        if why := shard.get("refused"):
-            console.print(f"others refuse it: {why}")
+        if why := _why(shard):
+            console.print(f"it has no link to others{why}")
     else:
         leader = shard["leader_node_id"]
         leads = f"node {leader} leads" if leader else f"no node leads, as far as node {reply['node_id']} knows"
@@ -114,8 +114,9 @@ def _asked_member() -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def _why(shard: dict[str, Any]) -> str:
-    """Say why others refuse a node, where they do."""
-    return f": {shard['refused']}" if shard.get("refused") else ""
+    """Say why a node has no link to others, where it has none."""
+    named = [f"node {node_id}: {fault}" for node_id, fault in shard.get("unlinked", {}).items()]
+    return f": {'; '.join(named)}" if named else ""
 
 
 def _running(reply: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +157,8 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     if reply["node_id"] != member["node_id"]:
         return row | {"state": f"node {reply['node_id']} is there"}
     if own["cluster_id"] != asked["cluster_id"]:
-        return row | {"state": "not in it" if own["cluster_id"] == "0" else "another cluster"}
+        state = "not in it" if own["cluster_id"] == "0" else "another cluster"
+        return row | {"state": state, "fault": row["fault"] or _why(own).removeprefix(": ")}
     row |= {name: own[name] for name in ("committed", "messages", "vote_id")}
     if own.get("contradiction"):
         return row | {"state": "contradicts", "fault": f"its data contradict the leader's: {own['contradiction']}"}
@@ -295,7 +297,21 @@ def _fault(connection: Client, node_id: int) -> str:
         for one in row.get("members", ())
         if one["node_id"] == node_id and "fault" in one
     ]
-    return f" ({faults[0]})" if faults else ""
+    return f" ({faults[0]})" if faults else _own_fault(connection, node_id)
+
+
+def _own_fault(connection: Client, node_id: int) -> str:
+    """Say why a node that others reach says that it does not reach them."""
+    rows = [one for row in _by_shard(connection) for one in row.get("members", ()) if one["node_id"] == node_id]
+    at = next(((one["client_host"], one["client_port"]) for one in rows if "client_port" in one), None)
+    if at is None:
+        return ""
+    try:
+        with client_at(*at, timeout=2) as its:
+            why = _why(_running(its.status()))
+    except QuorateError as error:
+        why = f": {error}"
+    return f" (it says{why})" if why else ""
 
 
 def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: Callable[[], str]) -> None:

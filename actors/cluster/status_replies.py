@@ -259,6 +259,7 @@ class StatusReplies:
             log_size=log.tail.end.trans_id - log.trimmed,
             recovery=settings.recovery,
             members=self._admin.members(),
+            unlinked={str(node_id): fault for node_id, fault in sorted(self._admin.faults.items())},
             direct_port=settings.direct_port,
             abstains=log.abstains,
         )

@@ -76,8 +76,8 @@ class Contacts:
 
     def welcome(self, link: PeerLink, hello: Hello) -> None:
         """Keep a link to a node that belongs to the cluster, though this one's log does not say so (yet): answers need
-        one, too."""
-        if hello.cluster_id and hello.cluster_id == self._known.cluster_id:
+        one, too. A node that belongs to none lets everybody in, and dials back: its list may not name who leads."""
+        if hello.cluster_id and self._known.cluster_id in (0, hello.cluster_id):
             member = Member(hello.node_id, link.origin.address or hello.host, hello.port)  # nobody else is dialled
             self.keep_mate(hello.node_id, self._known.addresses(member)).guest = link
 

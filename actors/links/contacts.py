@@ -142,11 +142,11 @@ class IncomingLinks:
         """Those over which that node has introduced itself."""
         return [link for link in self.links if link.peer is not None and link.peer.node_id == node_id]
 
-    def refuse(self, link: PeerLink, hello: Hello, fault: str) -> None:
-        """Whoever says hello is not to be talked with."""
+    def refuse(self, link: PeerLink, hello: Hello, fault: str, *, is_removed: bool) -> None:
+        """Whoever says hello is not to be talked with. `is_removed`: since it was removed from the cluster."""
         who = f"{link.origin.address or 'somebody'}, who says that it is node {hello.node_id}"
         self._refusals.log(self._runtime.monotonic(), who, fault)
-        link.refuse(fault)
+        link.refuse(fault, is_removed=is_removed)
 
     def turned_away(self, address: str, why: str) -> None:
         """Somebody at that address did not get as far as a link."""

@@ -51,7 +51,7 @@ class KnownNodes:
         own, at = self.said.identity, self.said.own
         if not to:
             return self.greeting.hello(own.node_id, own.node_id, to_shard)
-        return self.greeting.hello(
+        hello = self.greeting.hello(
             own.node_id,
             to,
             to_shard,
@@ -60,6 +60,12 @@ class KnownNodes:
             at=(at.host, at.port),
             is_leaving=self.said.is_leaving,
         )
+        hello.is_removed = self.was_removed(to)
+        return hello
+
+    def was_removed(self, node_id: int) -> bool:
+        """Whether this node leads a cluster that had that node, and has it no more."""
+        return self.member(node_id) is None and any(one.node_id == node_id for one in self.said.removed)
 
     def wants(self, contact: Contact) -> bool:
         """Whether a link is to be kept to it: always, but for a far worker that neither leads its shard nor asks."""

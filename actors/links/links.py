@@ -9,7 +9,7 @@ everything else, of the own shard alone, to the Replicator.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,7 @@ from actors.messages.peers import (
     CutPeer,
     Introduce,
     KeyringChanged,
+    NodeRemoved,
     PeerBehind,
     PeerDown,
     PeerFault,
@@ -48,6 +49,9 @@ HELLO_S: Final = 3.0
 
 PENDING_S: Final = 10.0
 """A worker of another node that has dialled, and can't be dialled by then, dials again."""
+
+PARTING_S: Final = 1.0
+"""The links to a node that was removed are kept for so long: what its clients had asked is answered over them."""
 
 INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
@@ -191,13 +195,14 @@ class Links(LoopActor[ToLinks]):
         says_more = message.identity.cluster_id != known.cluster_id or message.is_leaving != known.said.is_leaving
         known.said = message
         mates = known.mates
-        for contact in self._contacts.all():
-            if not contact.is_near and contact.node_id not in mates and contact.guest is None:
-                self._contacts.drop(contact, "it is no member any more")
-        for link in list(self.incoming.links):
-            fault = None if link.peer is None else known.fault(link.peer, is_proven=link.is_proven)
-            if fault is not None:
-                link.close(fault)
+        parting = {one.node_id for one in message.removed} - mates.keys()
+        if any(self._has_links(node_id) for node_id in parting):
+            for link in (*self._contacts.links(), *self.incoming.links):
+                peer = link.peer
+                if peer is not None and link.is_open and peer.node_id in parting:
+                    link.renew(known.hello(peer.node_id, peer.shard))
+            self.runtime.call_later(PARTING_S, lambda: self._part(frozenset()))
+        self._part(parting)
         for node_id, member in mates.items():
             self._contacts.keep_mate(node_id, known.addresses(member))
         for link in list(self.incoming.links):
@@ -210,6 +215,22 @@ class Links(LoopActor[ToLinks]):
         if known.cluster_id and not self._introduces:
             self._introduces = True
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
+
+    def _has_links(self, node_id: int) -> bool:
+        contact = self._contacts.get(node_id)
+        return (contact is not None and contact.is_linked) or bool(self.incoming.of_node(node_id))
+
+    def _part(self, later: Set[int]) -> None:
+        """Close the links to who is no member any more, but to those nodes, which are owed answers for a moment."""
+        known, mates = self._known, self._known.mates
+        for contact in self._contacts.all():
+            is_other = not contact.is_near and contact.node_id not in mates and contact.guest is None
+            if is_other and contact.node_id not in later:
+                self._contacts.drop(contact, "it is no member any more")
+        for link in list(self.incoming.links):
+            fault = None if link.peer is None else known.fault(link.peer, is_proven=link.is_proven)
+            if fault is not None and link.peer is not None and link.peer.node_id not in later:
+                link.close(fault)
 
     def _introduce_again(self) -> None:
         if not self._has_stopped and not self.has_ended:
@@ -308,7 +329,7 @@ class Links(LoopActor[ToLinks]):
         elif link in self._workers_links:
             self._near_came(link, hello)
         elif (fault := self._known.fault(hello, is_proven=link.is_proven)) is not None:
-            self.incoming.refuse(link, hello, fault)
+            self.incoming.refuse(link, hello, fault, is_removed=self._known.was_removed(hello.node_id))
         elif hello.shard != self._known.greeting.shard:
             self._far_came(link, hello)
         else:
@@ -378,6 +399,8 @@ class Links(LoopActor[ToLinks]):
         if fault is not None:
             link.cut(fault)
             return
+        if hello.is_removed:
+            self._router.tell(NodeRemoved(hello.node_id))
         contact = self._contacts.get(hello.node_id)
         if contact is None:
             self._contacts.welcome(link, hello)
@@ -421,7 +444,7 @@ class Links(LoopActor[ToLinks]):
         contact = self._contacts.of_link.pop(link, None)
         if link.is_dialler:
             if contact is not None:
-                self._lost(contact, reason)
+                self._lost(contact, link, reason)
         elif link in self._workers_links:
             del self._workers_links[link]
             if contact is not None and contact.incoming is link:
@@ -436,7 +459,7 @@ class Links(LoopActor[ToLinks]):
                 if self._known.member(node_id) is None:
                     self._contacts.drop(mate, "it has left")
 
-    def _lost(self, contact: Contact, reason: str) -> None:
+    def _lost(self, contact: Contact, link: PeerLink, reason: str) -> None:
         """Give the link that was dialled."""
         self._post.lost(contact)
         if self.has_ended:
@@ -444,6 +467,8 @@ class Links(LoopActor[ToLinks]):
         if contact.is_up:
             contact.is_up = False
             self._tell(contact, PeerDown(contact.key, self._post.serials.get(contact.key, 0)))
+        if contact.is_mate and link.is_removed:
+            self._router.tell(NodeRemoved(contact.node_id))
         if not self._has_stopped:
             self._dial_later(contact, reason)
 

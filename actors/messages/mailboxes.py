@@ -85,6 +85,7 @@ from actors.messages.peers import (
     KeyringChanged,
     LeaderChanged,
     MembersChanged,
+    NodeRemoved,
     PeerBehind,
     PeerDown,
     PeerFault,
@@ -117,6 +118,7 @@ ToRouter = (
     | EndWaits
     | Execute
     | LeaderChanged
+    | NodeRemoved
     | PeerBehind
     | PeerDown
     | PeerSaid

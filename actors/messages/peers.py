@@ -9,6 +9,7 @@
 | PeerReceiving | Links | Replicator | a node is in the middle of saying something long |
 | PeerBehind | Links | Router | a node takes clients' answers more slowly than they come, or no more |
 | PeerFault | Links | Replicator | why there is no link to a node |
+| NodeRemoved | Links | Router | this node is no member of its cluster any more |
 | CutPeer | Replicator, Router, ShardNews | Links | what that node says can't be right |
 | Introduce | Replicator | Links, ShardNews | who this node is, whom to keep links to, whom to accept |
 | LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
@@ -120,6 +121,12 @@ class PeerUp(msgspec.Struct):
 
     node_id: int
     hello: Hello
+
+
+class NodeRemoved(msgspec.Struct):
+    """This node is no member of its cluster any more, as node `node_id` says, which led that."""
+
+    node_id: int
 
 
 class PeerDown(msgspec.Struct):

@@ -119,7 +119,8 @@ class LinkSink(Protocol):
 class PeerLink:
     """One link. `is_dialler`: this side opened it. `peer` is the other's hello once it came.
 
-    `is_full`: so much waits to be sent that what can wait should.
+    `is_full`: so much waits to be sent that what can wait should. `is_removed`: the other side has refused this node,
+    since it was removed from the cluster.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class PeerLink:
         self.origin = origin
         self.peer: Hello | None = None
         self.is_open = False
+        self.is_removed = False
         self._transport = transport
         self._sink = sink
         self._keyring = NOTHING_TO_PROVE if origin.is_trusted else terms.keyring
@@ -177,9 +179,9 @@ class PeerLink:
         if not self.is_proven:
             self.origin.proved()  # nothing more is asked for
 
-    def refuse(self, reason: str) -> None:
-        """Say why the other side is not accepted, and close."""
-        self._write_proved(encoded(Refused(reason)))
+    def refuse(self, reason: str, *, is_removed: bool = False) -> None:
+        """Say why the other side is not accepted, and close. `is_removed`: it was removed from the cluster."""
+        self._write_proved(encoded(Refused(reason, is_removed)))
         self.close(reason)
 
     def _write_proved(self, message: bytes) -> None:
@@ -297,6 +299,7 @@ class PeerLink:
             if isinstance(message, Hello):
                 self._introduced(message)
             elif isinstance(message, Refused):
+                self.is_removed = message.is_removed
                 self.close(f"it refuses this node: {message.reason[:500]}")
             else:
                 self.cut("a message before the hello")

@@ -66,7 +66,8 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
 
     The sender is the worker of shard `shard` of `shards`, and expects that of `to_shard` there; `direct_port` is where
     clients reach it alone, 0: nowhere. `listeners` are all its ports for clients; `is_leaving`: they are to go to other
-    nodes. An older version says neither, and passes over both.
+    nodes. `is_removed`: who is expected there is no member any more; the link is kept until its clients are answered.
+    An older version says none of them, and passes over all.
     """
 
     major: Number
@@ -88,12 +89,14 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     direct_port: Port = 0
     listeners: Annotated[list[Listening], Meta(max_length=LISTENERS_MAX)] = []
     is_leaving: bool = False
+    is_removed: bool = False
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """Why the other side's hello is not accepted; the link closes."""
+    """Why the other side's hello is not accepted; the link closes. `is_removed`: it was removed from the cluster."""
 
     reason: str
+    is_removed: bool = False
 
 
 class VoteRequest(msgspec.Struct, array_like=True, tag=3, gc=False):

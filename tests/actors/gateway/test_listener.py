@@ -152,7 +152,7 @@ def test_the_largest_unfinished_request_is_refused_when_all_take_too_much() -> N
 def test_a_refusal_that_is_itself_held_back_makes_nobody_else_make_room() -> None:
     """Found by bench.hostile: it made room for itself, which refused it again, until the stack was full."""
     gate = Gate(held_bytes_max=10)
-    end, connection, _ = gate.connect()
+    _, connection, _ = gate.connect()
     connection.receive(b'{"action":2,"queue":"q","wait":60}')
     gate.crank()
     connection.receive(b'{"action":1,"data":"' + b"x" * 900_000)

@@ -100,7 +100,7 @@ def test_who_ends_without_a_proof_or_is_refused_is_told_with_its_address(caplog:
     caplog.set_level(logging.WARNING)
     house = House()
     house.came("192.0.2.9").cut("a frame of 9999 bytes")
-    house.incoming.refuse(house.introduced(5), hello(5), "it is no member")
+    house.incoming.refuse(house.introduced(5), hello(5), "it is no member", is_removed=False)
     house.incoming.turned_away("192.0.2.7", "no certificate")
     house.introduced(6).cut("gone")
     house.came("").cut("nonsense")

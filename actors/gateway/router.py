@@ -126,6 +126,7 @@ class Router(LoopActor[ToRouter]):
             Stop: self._stop_asked,
         }
         self._removed_by = 0
+        self._is_alone = False
 
     def attach(self, links: Mailbox[ToLinks]) -> None:
         """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
@@ -196,9 +197,9 @@ class Router(LoopActor[ToRouter]):
 
     def _was_removed(self, message: NodeRemoved) -> None:
         """Serve nobody but those who look at this node: what its clients ask would be held until they give up."""
-        if not self._removed_by:
+        if message.node_id and not self._removed_by:
             log.warning("node %d says that this node was removed: its clients are sent away", message.node_id)
-        self._removed_by = message.node_id
+        self._removed_by, self._is_alone = message.node_id, False
 
     def _refuse_removed(self, calls: list[Call]) -> list[Call]:
         """Refuse what needs the cluster; gives what is about this node alone."""
@@ -324,8 +325,10 @@ class Router(LoopActor[ToRouter]):
 
     def _leader_changed(self, message: LeaderChanged) -> None:
         routing = self._routings[message.shard]
-        if routing is self._own and message.leader:
-            self._removed_by = 0  # it was added again
+        if routing is self._own and self._removed_by:
+            if message.leader and self._is_alone:
+                self._removed_by = 0  # it was added again
+            self._is_alone = not message.leader
         if routing is self._own and not message.is_self:
             self._serving.forget_all()
         self._do(routing.leader_changed(self._now(), message))

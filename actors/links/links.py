@@ -88,6 +88,7 @@ class Links(LoopActor[ToLinks]):
         )
         self._receiving_told: dict[int, float] = {}
         self._has_stopped = self._introduces = False
+        self._removed_by = 0
         self._replicator: Mailbox[ToReplicator]
         self._router: Mailbox[ToRouter]
         self._news: Mailbox[ToShardNews] | None
@@ -292,6 +293,8 @@ class Links(LoopActor[ToLinks]):
             link.cut(fault)
             return
         contact.is_there()
+        if contact.is_mate:
+            self._hear_whether_removed(hello.node_id, is_removed=hello.is_removed)
         link.is_open = contact.is_up = True
         if answers := contact.take_answers():
             link.send(answers)
@@ -399,13 +402,18 @@ class Links(LoopActor[ToLinks]):
         if fault is not None:
             link.cut(fault)
             return
-        if hello.is_removed:
-            self._router.tell(NodeRemoved(hello.node_id))
+        self._hear_whether_removed(hello.node_id, is_removed=hello.is_removed)
         contact = self._contacts.get(hello.node_id)
         if contact is None:
             self._contacts.welcome(link, hello)
         elif contact.is_linked:
             self._tell(contact, PeerUp(contact.key, hello))
+
+    def _hear_whether_removed(self, node_id: int, *, is_removed: bool) -> None:
+        """Tell the Router that this node is no member any more, as that node says, or that it is one again."""
+        if is_removed or node_id == self._removed_by:
+            self._removed_by = node_id if is_removed else 0
+            self._router.tell(NodeRemoved(self._removed_by))
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         """Handle a message of another worker."""
@@ -468,7 +476,7 @@ class Links(LoopActor[ToLinks]):
             contact.is_up = False
             self._tell(contact, PeerDown(contact.key, self._post.serials.get(contact.key, 0)))
         if contact.is_mate and link.is_removed:
-            self._router.tell(NodeRemoved(contact.node_id))
+            self._hear_whether_removed(contact.node_id, is_removed=True)
         if not self._has_stopped:
             self._dial_later(contact, reason)
 

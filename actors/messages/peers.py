@@ -124,7 +124,7 @@ class PeerUp(msgspec.Struct):
 
 
 class NodeRemoved(msgspec.Struct):
-    """This node is no member of its cluster any more, as node `node_id` says, which led that."""
+    """This node is no member of its cluster any more, as node `node_id` says, which leads that; 0: it is one again."""
 
     node_id: int
 

@@ -27,8 +27,17 @@ def test_who_asks_through_a_node_that_is_removed_hears_of_all_that_was_done(clus
     assert refused["error"] == "stopping"
     assert "was removed from its cluster" in refused["reason"]
     assert told["node_id"] == cluster.id_of(gone), "what is about the node itself is told"
+    own_id = cluster.id_of(gone)
     with leader.client() as client:
-        client.request(15, command="add", node_id=cluster.id_of(gone), host="127.0.0.1", port=cluster.node_port(3))
+        client.request(15, command="add", node_id=own_id, host="127.0.0.1", port=cluster.node_port(own_id))
+
+    def serves() -> bool:
+        with gone.connect() as stream:
+            stream.settimeout(5)
+            stream.sendall(b'{"action":1,"queue":"q","data":1}')
+            return bool(json.loads(stream.makefile("rb").readline())["code"] == 0)
+
+    wait_for(serves)
 
 
 def test_a_node_whose_list_lacks_the_leader_joins_all_the_same(cluster: Cluster) -> None:

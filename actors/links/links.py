@@ -89,6 +89,7 @@ class Links(LoopActor[ToLinks]):
         self._receiving_told: dict[int, float] = {}
         self._has_stopped = self._introduces = False
         self._removed_by = 0
+        self._parting: set[int] = set()
         self._replicator: Mailbox[ToReplicator]
         self._router: Mailbox[ToRouter]
         self._news: Mailbox[ToShardNews] | None
@@ -197,13 +198,14 @@ class Links(LoopActor[ToLinks]):
         known.said = message
         mates = known.mates
         parting = {one.node_id for one in message.removed} - mates.keys()
-        if any(self._has_links(node_id) for node_id in parting):
+        others, self._parting = parting ^ self._parting, parting
+        if others:  # they are told that they are members no more, or that they are again
             for link in (*self._contacts.links(), *self.incoming.links):
                 peer = link.peer
-                if peer is not None and link.is_open and peer.node_id in parting:
+                if peer is not None and link.is_open and peer.node_id in others:
                     link.renew(known.hello(peer.node_id, peer.shard))
             self.runtime.call_later(PARTING_S, lambda: self._part(frozenset()))
-        self._part(parting)
+        self._part(others & parting)
         for node_id, member in mates.items():
             self._contacts.keep_mate(node_id, known.addresses(member))
         for link in list(self.incoming.links):
@@ -216,10 +218,6 @@ class Links(LoopActor[ToLinks]):
         if known.cluster_id and not self._introduces:
             self._introduces = True
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
-
-    def _has_links(self, node_id: int) -> bool:
-        contact = self._contacts.get(node_id)
-        return (contact is not None and contact.is_linked) or bool(self.incoming.of_node(node_id))
 
     def _part(self, later: Set[int]) -> None:
         """Close the links to who is no member any more, but to those nodes, which are owed answers for a moment."""

@@ -28,6 +28,7 @@ WANTED: Final = "a token with the right look to all queues is wanted\n"
 CHALLENGE: Final = {"www-authenticate": 'Bearer realm="quorate"'}
 Families = Callable[[View, Request], Awaitable[list[Metric]]]
 
+DAY_S: Final = 86_400.0
 GAUGES: Final = (
     ("quorate_leader", "The node_id that leads; 0: none that is known", "leader_node_id"),
     ("quorate_vote_id", "It rises with each election", "vote_id"),
@@ -128,6 +129,14 @@ def _plain(rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
     yield _family(
         *(GaugeMetricFamily, "quorate_oldest_ready_seconds", "How long the oldest ready message waits", ["shard"]),
         (([shard], max(row["at"] - row["oldest"], 0.0) if row["oldest"] else 0.0) for shard, row in led),
+    )
+    yield _family(
+        *(GaugeMetricFamily, "quorate_certificate_days_left", "Until a certificate ends", ["shard", "setting"]),
+        (
+            ([shard, setting], (ends_at - time.time()) / DAY_S)
+            for shard, row in rows
+            for setting, ends_at in row.get("certificates", {}).items()
+        ),
     )
     for name in COUNTED:
         yield _family(

@@ -4,15 +4,18 @@ TLS 1.2 and later, with the defaults of Python's `ssl` for everything else: they
 distribution's. A context is made anew at each reload; connections that are open keep theirs.
 """
 
+import contextlib
 import ssl
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 NODE_NAME: Final = "quorate-node"
 """The name that nodes ask for. Which node it is, is said by what the certificate names: see `nodes_of`."""
 
 NODE_PREFIX: Final = "node-"
 NODE_ID_DIGITS: Final = 7
+HANDSHAKE_STEPS_MAX: Final = 10
+"""A handshake with oneself takes three."""
 
 
 class TlsError(Exception):
@@ -94,3 +97,43 @@ def nodes_of(certificate: dict[str, Any]) -> frozenset[int]:
         if first.startswith(NODE_PREFIX) and digits.isascii() and digits.isdigit() and len(digits) <= NODE_ID_DIGITS:
             found.add(int(digits))
     return frozenset(found)
+
+
+class CertificateFacts(NamedTuple):
+    """What an own certificate says: its names, and until when it is valid (Unix s; 0: that could not be read).
+
+    `fault`: why nobody believes it now; "": nothing is known against it.
+    """
+
+    nodes: frozenset[int] = frozenset()
+    ends_at: float = 0.0
+    fault: str = ""
+
+
+def facts_of(certificate: Path, key: Path) -> CertificateFacts:
+    """Look at an own certificate as those will whom it is shown: in a handshake that trusts it itself. Raises
+    `TlsError`.
+
+    Python's `ssl` tells what is in a certificate of nobody but a peer that was found right.
+    """
+    shows = server_context(certificate, key)
+    looks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    looks.check_hostname = False
+    looks.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _trust(looks, certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    looking = looks.wrap_bio(back, there)
+    showing = shows.wrap_bio(there, back, server_side=True)
+    for _ in range(HANDSHAKE_STEPS_MAX):
+        try:
+            looking.do_handshake()
+            found: dict[str, Any] = looking.getpeercert() or {}
+            ends_at = ssl.cert_time_to_seconds(str(found["notAfter"]))
+            return CertificateFacts(nodes_of(found), ends_at)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLCertVerificationError as error:
+            return CertificateFacts(fault=error.verify_message)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            showing.do_handshake()
+    return CertificateFacts()

@@ -371,6 +371,7 @@ def _of_clients(counts: ClientCounts) -> dict[str, Any]:
         "requests": {name: row.results for name, row in asked.items()},
         "request_seconds": {name: row.seconds.told for name, row in asked.items() if any(row.seconds.counts)},
         "limits_reached": dict(counts.refused_by_limit),
+        "certificates": dict(counts.certificates),
     }
 
 

@@ -112,6 +112,26 @@ class AccessTable:
         self._far = KnownClient(Principal(FAR, Rights(of_queues, [Right.LOG])))
         self._by_certificate = {name: who for who, entry in self.entries.items() for name in entry.certificates}
 
+    def follow(self, before: "AccessTable") -> None:
+        """Note what those had before who may do something else now: they may hold messages that they had then."""
+        for name, entry in self.entries.items():
+            old = before.entries.get(name)
+            if old is not None:
+                entry.rights.before = old.rights.before if old.rights == entry.rights else old.rights
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether somebody may operate the node."""
+        everybody = [entry.rights for entry in self.entries.values()] + [self._anonymous.principal.rights]
+        return any(rights.has(Right.OPERATE) for rights in everybody)
+
+    @property
+    def has_some(self) -> bool:
+        """Whether somebody may do something."""
+        return any(entry.rights.has_some for entry in self.entries.values()) or (
+            self._anonymous.principal.rights.has_some
+        )
+
     def stranger(self, *, is_near: bool) -> KnownClient:
         """Who has proved nothing; `is_near`: it is on this machine."""
         if not self.is_open:

@@ -61,11 +61,12 @@ NOBODY: Final = _Nobody()
 
 
 class ClientIdentity(NamedTuple):
-    """Who a client is, and its address; `is_near`: on this machine."""
+    """Who a client is, and its address; `is_near`: on this machine. `names`: of the certificate that it has shown."""
 
     known: KnownClient
     address: str
     is_near: bool
+    names: tuple[str, ...] = ()
 
 
 def host_of(address: Any) -> str:
@@ -96,7 +97,7 @@ class ClientIdentities:
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.by_certificate(names) or self.table.stranger(is_near=is_near)
-        self._admit(connection, ClientIdentity(known, host, is_near))
+        self._admit(connection, ClientIdentity(known, host, is_near, names))
 
     def _admit(self, connection: Connection, identity: ClientIdentity) -> None:
         self.reception.connected(connection)
@@ -284,6 +285,8 @@ class ClientIdentities:
             if was.proof == FAILED:
                 continue  # it is about to go
             now = table.named(was.principal.name, was.proof, is_near=identity.is_near)
+            if identity.names and not was.proof:
+                now = table.by_certificate(identity.names) or now  # the file knows it only now
             if now is None:
                 nobody = KnownClient(Principal(was.principal.name, NO_RIGHTS))
                 self._identify(connection, identity._replace(known=nobody))

@@ -91,6 +91,7 @@ class ClientCounts:
 
     `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
     than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
+    `certificates`: until when each is valid (Unix s), by its setting's name.
     `connections_begun`: since the start; `traffic`: the bytes that came and left.
     """
 
@@ -102,6 +103,7 @@ class ClientCounts:
         self.limits_reached: list[str] = []
         self.refused_by_limit: dict[str, int] = dict.fromkeys(LIMITS, 0)
         self.warnings: list[str] = []
+        self.certificates: dict[str, float] = {}
         self.runs = ""
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()

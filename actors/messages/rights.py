@@ -55,7 +55,8 @@ class _Over:
 class Rights:
     """What somebody may do. `queues`: for each right over queues the patterns; `node`: rights over the node.
 
-    `is_unlimited`: everything, without a look at names; `is_everywhere`: so with every queue.
+    `is_unlimited`: everything, without a look at names; `is_everywhere`: so with every queue. `before`: what it was
+    until the access file was read again, if that was something else.
     """
 
     def __init__(self, queues: Mapping[str, Iterable[str]], node: Iterable[str] = (), *, is_all: bool = False) -> None:
@@ -68,6 +69,7 @@ class Rights:
         self._passed: dict[int, set[str]] = {action: set() for action in OF_ONE_QUEUE}
         self.is_everywhere = len(self.everywhere) == len(OF_QUEUES)
         self.is_unlimited = is_all or (self.is_everywhere and self._node == frozenset(OF_NODE))
+        self.before: Rights | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rights) and self.shown() == other.shown()

@@ -108,6 +108,8 @@ def read_access(path: Path) -> AccessTable:
         raise AccessFileError([str(error)]) from error
     faults: list[str] = []
     table = _table(found, lambda fault: faults.append(f"{path}: {fault}"))
+    if not faults and not table.has_some:
+        faults.append(f"{path}: it gives nobody any right, so nobody could ask this node for anything")
     if faults:
         raise AccessFileError(faults)
     return table

@@ -8,7 +8,9 @@ secret as long as that is valid.
 import os
 import ssl
 import stat
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,22 +20,31 @@ from actors.node.config import NodeConfig
 from actors.node.private_files import AccessFileError, SecretError, read_access, valid_keys
 from net.peers.proof import NONCE_BYTES, Keyring
 from net.sockets import is_loopback
-from net.tls import TlsError, node_contexts, server_context
+from net.tls import TlsError, facts_of, node_contexts, server_context
 
 INSECURE: Final = "insecure_cluster is set: whoever reaches the nodes' port can be a node, read all and change all"
 INSECURE_BUT_CERTIFIED: Final = "insecure_cluster is set: no node is asked for the secret, certificates alone count"
+DAY_S: Final = 86_400.0
+SOON_DAYS: Final = 14.0
+"""So long before a certificate ends status and the log say so."""
+
+NO_OPERATOR: Final = "access_file: nobody may operate this node: to mend that the file has to be changed here"
 OPEN: Final = "clients of other machines may do everything but change the cluster: there is no access_file"
 
 
 @dataclass(frozen=True)
 class Security:
-    """`clients_tls` None: no port of the node speaks TLS. `nodes_tls` are for listening and for dialling."""
+    """`clients_tls` None: no port of the node speaks TLS. `nodes_tls` are for listening and for dialling.
+
+    `certificates`: by their settings' names until when each is valid (Unix s), where that is known.
+    """
 
     keyring: Keyring
     access: AccessTable
     clients_tls: ssl.SSLContext | None = None
     nodes_tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
     warnings: tuple[str, ...] = ()
+    certificates: dict[str, float] = field(default_factory=dict)
 
 
 def load_security(config: NodeConfig) -> tuple[Security, list[str]]:
@@ -84,7 +95,30 @@ def load_security(config: NodeConfig) -> tuple[Security, list[str]]:
             "cluster_tls_key and cluster_tls_ca; or insecure_cluster, if nobody else can reach that address"
         )
     warnings = _warnings(config, beyond, access)
-    return Security(keyring, access, clients_tls, nodes_tls, warnings), faults
+    certificates: dict[str, float] = {}
+    if not faults:
+        for setting in ("tls_cert", "cluster_tls_cert"):
+            if config[setting]:
+                warnings += tuple(_of_certificate(config, setting, certificates))
+    return Security(keyring, access, clients_tls, nodes_tls, warnings, certificates), faults
+
+
+def _of_certificate(config: NodeConfig, setting: str, certificates: dict[str, float]) -> Iterator[str]:
+    """Warn of an own certificate that nobody will believe, or not for long; note until when it is valid."""
+    path = Path(config[setting])
+    facts = facts_of(path, Path(config[setting.replace("cert", "key")] or path))
+    who = "clients" if setting == "tls_cert" else "other nodes"
+    if facts.fault:
+        yield f"{setting}: {path}: {facts.fault}: {who} refuse this node"
+    if facts.ends_at:
+        certificates[setting] = facts.ends_at
+        days = (facts.ends_at - time.time()) / DAY_S
+        if days < SOON_DAYS:
+            yield f"{setting}: {path} ends in {days:.1f} days: {who} refuse this node then"
+    own = config["node_id"]
+    if setting == "cluster_tls_cert" and not facts.fault and own not in facts.nodes:
+        named = ", ".join(map(str, sorted(facts.nodes))) or "none"
+        yield f"{setting}: {path} is for node {named}, and this is node {own}: {who} refuse it"
 
 
 def _beyond_loopback(config: NodeConfig) -> str:
@@ -105,6 +139,8 @@ def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str
     hosts = [config["host"], *(one["host"] for one in config["listeners"])]
     if access.is_open and any(not is_loopback(host) for host in hosts):
         warnings.append(OPEN)
+    if not access.is_open and not access.has_operator:
+        warnings.append(NO_OPERATOR)
     if not access.is_open and not config["tls"] and not is_loopback(config["host"]):
         warnings.append("tokens come to the clients' port in the clear: set tls, tls_cert and tls_key")
     for one in config["http_listeners"]:

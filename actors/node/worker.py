@@ -221,6 +221,7 @@ class Worker:
         self._runtime = AsyncioRuntime(loop, self._actor_failed, _watchdog_s(config), collector)
         self._counts = counts = ClientCounts(self._runtime.monotonic())
         counts.warnings, counts.runs = list(security.warnings), quorate_compiled.running()
+        counts.certificates = security.certificates
         self._shard: ShardActors = start_shard(
             self._runtime,
             dialler,
@@ -323,8 +324,11 @@ class Worker:
         if faults:  # they have come since the supervisor looked
             log.error("what keeps strangers out stays as it was: %s", "; ".join(faults))
             return faults
+        security.access.follow(self._security.access)
+        for warning in set(security.warnings) - set(self._security.warnings):
+            log.warning("%s", warning)
         self._security = security
-        self._counts.warnings = list(security.warnings)
+        self._counts.warnings, self._counts.certificates = list(security.warnings), security.certificates
         for ref in (self._listener.mailbox, self._shard.router.mailbox):
             ref.tell(AccessChanged(security.access))
         self._shard.links.mailbox.tell(KeyringChanged(security.keyring))

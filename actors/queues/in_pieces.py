@@ -18,7 +18,7 @@ from operator import eq
 from typing import Any, Final
 
 from actors.messages.call import Call, Client, is_strangers
-from actors.messages.rights import Principal
+from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import ErrorWord, Request
@@ -211,13 +211,32 @@ class NamedMessages:
         if fault is not None:
             self._ledger.refuse_field(call, *fault)
             return None
+        ids: list[int] | None = None
         if request.msg_ids is not None:
-            ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
-            return list(dict.fromkeys(ids))
-        if request.msg_id is not None:
-            return [request.msg_id]
+            ids = list(dict.fromkeys([*([] if request.msg_id is None else [request.msg_id]), *request.msg_ids]))
+        elif request.msg_id is not None:
+            ids = [request.msg_id]
+        if ids is not None:
+            return None if self.are_taken_away(call, ids) else ids
         message = self._ledger.state.keys.get(request.key or "")
         return [] if message is None else [message.msg_id]
+
+    def are_taken_away(self, call: Call, ids: list[int]) -> bool:
+        """Whether a client may have none of these any more, and could: it is told so, since it may hold one."""
+        rights, queue = call.principal.rights, None
+        if rights.before is None:  # nearly always
+            return False
+        for msg_id in ids:
+            message = self._ledger.state.messages.get(msg_id)
+            if message is None:
+                continue
+            if rights.is_unlimited or rights.may(Right.CONSUME, message.queue):
+                return False
+            if message.place == Place.IN_FLIGHT and rights.before.may(Right.CONSUME, message.queue):
+                queue = message.queue
+        if queue is not None:
+            self._ledger.answer_when_committed(call, not_allowed(call.request, Right.CONSUME))
+        return queue is not None
 
     def message(self, call: Call, msg_id: int) -> Message | None:
         """Find a live message, in the queue if the request names one, that its client may have: others are not

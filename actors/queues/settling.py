@@ -48,6 +48,8 @@ class Confirming:
                     self._ledger.append(kind(message.queue, [msg_id], [newest_record(message)]))
                 else:
                     elsewhere = 1
+            elif self._named.are_taken_away(call, [msg_id]):
+                return None
         else:
             return self._named.begin(call, self._confirm_some, self._confirmed)
         return self._answer_confirmed(call, confirmed, elsewhere)
@@ -254,6 +256,8 @@ class Settling:
         msg_id = request.msg_id
         message = None if msg_id is None else self._named.message(call, msg_id)
         if message is None:
+            if msg_id is not None and self._named.are_taken_away(call, [msg_id]):
+                return None
             return self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {msg_id}")
         now, retry_s = self._ledger.now, message.retry_s
         dead: Any = (message.marks or {}).get(DEAD)

@@ -184,3 +184,16 @@ def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> 
     assert stranger.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
     fixture.crank(AUTHENTICATE_S + 0.1)
     assert known.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
+
+
+def test_a_certificate_that_the_file_learns_of_later_says_who_its_client_is() -> None:
+    """Found: its client stayed anonymous until it came again."""
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    guest = Guest(fixture, "192.0.2.8", ("worker.example",))
+    assert guest.ask(Action.MONITOR, queue="a")["error"] == "not_allowed"
+    rights = rights_of(["look"])
+    fixture.change(AccessTable({"worker": Entry(rights, (), ("worker.example",))}))
+    assert guest.ask(Action.MONITOR, queue="a")["code"] == 0
+    assert guest.connection.principal.name == "worker"
+    fixture.change(AccessTable({"other": Entry(rights_of(["produce"]))}))
+    assert guest.end.closed_how, "it is nobody's any more"

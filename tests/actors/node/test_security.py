@@ -1,5 +1,7 @@
 """What a node is configured to prove and to ask for; what can't be used is said before it starts."""
 
+import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import trustme
 from actors.node.config import load
 from actors.node.private_files import SecretError, new_secret, read_secrets, valid_keys, write_secrets
 from actors.node.security import load_security
+from tests.faults.security import Authority
 
 NODES = '[{"node_id": 1, "host": "192.0.2.1", "port": 5}]'
 NEAR = '[{"node_id": 1, "host": "127.0.0.1", "port": 5}]'
@@ -121,3 +124,47 @@ def test_a_port_that_speaks_tls_needs_a_certificate_that_can_be_used(tmp_path: P
     assert loaded(tls=1, tls_cert=str(tmp_path / "node.pem"))[1] == []
     assert "both needed" in loaded(cluster_tls_cert=str(tmp_path / "node.pem"))[1][0]
     assert "ca" in loaded(tls=1, tls_cert=str(tmp_path / "node.pem"), tls_client_ca=str(tmp_path / "no.pem"))[1][0]
+
+
+def test_a_certificate_that_nobody_will_believe_is_warned_of(tmp_path: Path) -> None:
+    """Found: expired certificates, and those of another node, were taken without a word."""
+    authority = Authority(tmp_path)
+    own = {"cluster_tls_ca": authority.ca}
+    security, faults = loaded(cluster_tls_cert=authority.issue("node-1"), tls_cert=authority.issue("localhost"), **own)
+    assert (faults, security.warnings) == ([], ())
+    assert security.certificates.keys() == {"tls_cert", "cluster_tls_cert"}
+    assert all(ends_at > time.time() for ends_at in security.certificates.values())
+    over = authority.issue("localhost", is_over=True)
+    security, faults = loaded(tls_cert=over)
+    assert faults == []
+    assert security.warnings == (f"tls_cert: {over}: certificate has expired: clients refuse this node",)
+    foreign = authority.issue("node-3")
+    security, _ = loaded(cluster_tls_cert=foreign, **own)
+    assert security.warnings == (
+        f"cluster_tls_cert: {foreign} is for node 3, and this is node 1: other nodes refuse it",
+    )
+    soon = trustme.CA().issue_cert(
+        "localhost", not_after=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3)
+    )
+    soon.private_key_and_cert_chain_pem.write_to_path(tmp_path / "soon.pem")
+    [warning] = loaded(tls_cert=str(tmp_path / "soon.pem"))[0].warnings
+    assert "ends in 3.0 days" in warning or "ends in 2.9 days" in warning
+    separate = trustme.CA().issue_cert("localhost")
+    separate.cert_chain_pems[0].write_to_path(tmp_path / "own.pem")
+    separate.private_key_pem.write_to_path(tmp_path / "own.key")
+    security, faults = loaded(tls_cert=str(tmp_path / "own.pem"), tls_key=str(tmp_path / "own.key"))
+    assert (faults, security.warnings, len(security.certificates)) == ([], (), 1)
+
+
+@pytest.mark.parametrize("text", ["", "[anonymous]\nallow = []\n", "[principals.w]\nallow = []\n"])
+def test_an_access_file_that_locks_everybody_out_is_refused(tmp_path: Path, text: str) -> None:
+    """Found: a file that a full disk had cut to nothing was taken at a reload, and every client was cut off."""
+    path = tmp_path / "access.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    _, [fault] = loaded(access_file=str(path))
+    assert "gives nobody any right" in fault
+    path.write_text('[anonymous]\nallow = ["look"]\n')
+    security, faults = loaded(access_file=str(path))
+    assert faults == []
+    assert any("nobody may operate" in one for one in security.warnings)

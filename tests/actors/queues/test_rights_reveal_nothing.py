@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.gateway.access import AccessTable, Entry
 from actors.messages.call import Call
 from actors.messages.rights import Principal, Rights
 from bench.field_cases import cases
 from quorate.actions import DONE_BY_SHARDS
 from quorate.protocol import Action, Request
+from storage.records import Place
 from tests.actors.queues.shard import NOBODY, Shard
 
 CASES = 1_500
@@ -135,3 +137,33 @@ def test_how_much_others_do_is_for_operators() -> None:
         told[name] = [reply[field] for field in ("trans_id", "log_size", "max_id")]
     assert told["eater"] == [0, 0, 0], "the fields stay: the original's clients read them"
     assert all(told["boss"])
+
+
+@pytest.mark.parametrize("action", [Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.BURY, Action.WITHHOLD])
+def test_who_holds_a_message_that_it_may_not_have_any_more_is_told_so(action: int) -> None:
+    """Found: a worker whose rights were narrowed was told that another had its message, or that there is none."""
+    shard = Shard()
+    held = shard.ask(Action.PRODUCE, queue="mailhold", data=1, retry=60)["msg_id"]
+    shard.ask(Action.CONSUME, queue="mailhold")
+    waiting = shard.ask(Action.PRODUCE, queue="mailhold", data=1, retry=60)["msg_id"]
+    mine = shard.ask(Action.PRODUCE, queue="mail3", data=1, retry=60)["msg_id"]
+    shard.ask(Action.CONSUME, queue="mail3")
+    before = AccessTable({"w": Entry(Rights({"consume": ["mail*"]})), "x": Entry(Rights({"consume": ["mail3"]}))})
+    table = AccessTable({name: Entry(Rights({"consume": ["mail3"]})) for name in "wx"})
+    table.follow(before)
+    again = AccessTable({name: Entry(Rights({"consume": ["mail3"]})) for name in "wx"})
+    again.follow(table)
+
+    def asked(name: str, **fields: Any) -> Any:
+        call = shard.call(action, retry=5, **fields)
+        call.principal = Principal(name, again.entries[name].rights)
+        shard.execute([call])
+        shard.settle()
+        return shard.replies.pop(call.order)
+
+    assert asked("w", msg_id=held)["error"] == "not_allowed"
+    assert asked("w", msg_ids=[waiting, held])["error"] == "not_allowed"
+    assert asked("w", msg_id=waiting).get("error") != "not_allowed", "nobody holds it"
+    assert asked("x", msg_id=held).get("error") != "not_allowed", "that it never might see"
+    assert asked("w", msg_ids=[held, mine]).get("error") != "not_allowed", "what may be done is"
+    assert shard.state.messages[held].place == Place.IN_FLIGHT

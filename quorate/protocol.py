@@ -316,9 +316,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
     ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
     message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it. `told`: of a
-    message for who asked with `ttr`. `deliveries_here`: how often it was delivered since it came into this queue, where
-    that is another number than `deliveries`, which counts on when it is moved or buried. `ignored`: fields of the
-    request that there are not; it was done without them.
+    message for who asked with `ttr`. `deliveries_here`: see `MessageView`. `ignored`: fields that it was done without.
     """
 
     action: int
@@ -529,8 +527,7 @@ class MonitorReply(Reply, kw_only=True):
     """The reply to monitor: counts of messages, trans_ids and records.
 
     `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
-    all of the queue's. `row`: as in a list, where it was to be `full`. `exists`: False where there is no such queue;
-    the original makes one then, so it is no error.
+    all of the queue's. `row`: as in a list, if it was to be `full`. `exists`: False of no queue, which is no error.
     """
 
     size: int

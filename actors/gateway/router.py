@@ -11,7 +11,6 @@ A request for the own shard of a node that leads it passes as it came; the answe
 workers and nodes are known by numbers (`actors.messages.peers`), each of which leads to one shard.
 """
 
-import logging
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +19,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.client_moves import MOVE_AFTER, ClientMoves
 from actors.gateway.finishing import Finishing
 from actors.gateway.gathers import PartedCall
+from actors.gateway.removal import Removal
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
@@ -59,11 +59,6 @@ from net.peers.messages import (
 )
 from quorate.actions import WAITS
 from quorate.protocol import ErrorWord, Reply, refusal
-
-log = logging.getLogger("quorate.router")
-
-NODE_ACTIONS: Final = 100
-"""Actions from here on are about the node that is asked alone."""
 
 ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""
@@ -122,11 +117,10 @@ class Router(LoopActor[ToRouter]):
             ShardFaults: lambda m: self._parts.know_faults(m.faults),
             ClientGone: self._client_gone,
             RightsChanged: self._rejudge,
-            NodeRemoved: self._was_removed,
+            NodeRemoved: lambda m: self._removal.told(m),
             Stop: self._stop_asked,
         }
-        self._removed_by = 0
-        self._is_alone = False
+        self._removal = Removal()
 
     def attach(self, links: Mailbox[ToLinks]) -> None:
         """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
@@ -158,8 +152,8 @@ class Router(LoopActor[ToRouter]):
     def _execute(self, message: Execute) -> None:
         if self.runtime.stood_still():
             note_late(message.calls)
-        if self._removed_by:
-            message = Execute(self._refuse_removed(message.calls))
+        if self._removal.by:
+            message = Execute(self._removal.without_refused(message.calls))
         if self._virtual_queues.names:
             calls, refused = self._virtual_queues.split(message.calls, self.actor_ref)
             send_answers(refused)
@@ -194,25 +188,6 @@ class Router(LoopActor[ToRouter]):
                 affinity.count = 0
         for shard, calls in by_shard.items():
             self._route(shard, calls)
-
-    def _was_removed(self, message: NodeRemoved) -> None:
-        """Serve nobody but those who look at this node: what its clients ask would be held until they give up."""
-        if message.node_id and not self._removed_by:
-            log.warning("node %d says that this node was removed: its clients are sent away", message.node_id)
-        self._removed_by, self._is_alone = message.node_id, False
-
-    def _refuse_removed(self, calls: list[Call]) -> list[Call]:
-        """Refuse what needs the cluster; gives what is about this node alone."""
-        own = [call for call in calls if call.request.action >= NODE_ACTIONS]
-        reason = f"this node was removed from its cluster, as node {self._removed_by} says: ask another"
-        send_answers(
-            [
-                (call, refusal(call.request, ErrorWord.STOPPING, reason))
-                for call in calls
-                if call.request.action < NODE_ACTIONS
-            ]
-        )
-        return own
 
     def _cancel(self, now: float, call: Call) -> None:
         """End a search, or what waits in one shard: the one that is under way, or else this worker's own."""
@@ -325,10 +300,8 @@ class Router(LoopActor[ToRouter]):
 
     def _leader_changed(self, message: LeaderChanged) -> None:
         routing = self._routings[message.shard]
-        if routing is self._own and self._removed_by:
-            if message.leader and self._is_alone:
-                self._removed_by = 0  # it was added again
-            self._is_alone = not message.leader
+        if routing is self._own and self._removal.by:
+            self._removal.leader_changed(message)
         if routing is self._own and not message.is_self:
             self._serving.forget_all()
         self._do(routing.leader_changed(self._now(), message))

@@ -9,13 +9,14 @@ everything else, of the own shard alone, to the Replicator.
 """
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from actors.links.contact import Contact, shown_address
 from actors.links.contacts import Contacts, IncomingLinks
 from actors.links.known_nodes import KnownNodes
+from actors.links.parting import Parting
 from actors.messages.lifecycle import Stop
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter, ToShardNews
@@ -23,7 +24,6 @@ from actors.messages.peers import (
     CutPeer,
     Introduce,
     KeyringChanged,
-    NodeRemoved,
     PeerBehind,
     PeerDown,
     PeerFault,
@@ -49,9 +49,6 @@ HELLO_S: Final = 3.0
 
 PENDING_S: Final = 10.0
 """A worker of another node that has dialled, and can't be dialled by then, dials again."""
-
-PARTING_S: Final = 1.0
-"""The links to a node that was removed are kept for so long: what its clients had asked is answered over them."""
 
 INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
@@ -88,11 +85,10 @@ class Links(LoopActor[ToLinks]):
         )
         self._receiving_told: dict[int, float] = {}
         self._has_stopped = self._introduces = False
-        self._removed_by = 0
-        self._parting: set[int] = set()
         self._replicator: Mailbox[ToReplicator]
         self._router: Mailbox[ToRouter]
         self._news: Mailbox[ToShardNews] | None
+        self._parting: Parting
         self.handlers = {
             SendPeers: self._send,
             CutPeer: self._cut,
@@ -112,6 +108,7 @@ class Links(LoopActor[ToLinks]):
         self._replicator = replicator
         self._router = router
         self._news = news
+        self._parting = Parting(self._known, self._contacts, self.incoming, router, self.runtime.call_later)
 
     def on_start(self) -> None:
         """Dial this node's workers."""
@@ -197,15 +194,7 @@ class Links(LoopActor[ToLinks]):
         says_more = message.identity.cluster_id != known.cluster_id or message.is_leaving != known.said.is_leaving
         known.said = message
         mates = known.mates
-        parting = {one.node_id for one in message.removed} - mates.keys()
-        others, self._parting = parting ^ self._parting, parting
-        if others:  # they are told that they are members no more, or that they are again
-            for link in (*self._contacts.links(), *self.incoming.links):
-                peer = link.peer
-                if peer is not None and link.is_open and peer.node_id in others:
-                    link.renew(known.hello(peer.node_id, peer.shard))
-            self.runtime.call_later(PARTING_S, lambda: self._part(frozenset()))
-        self._part(others & parting)
+        self._parting.members_changed()
         for node_id, member in mates.items():
             self._contacts.keep_mate(node_id, known.addresses(member))
         for link in list(self.incoming.links):
@@ -218,18 +207,6 @@ class Links(LoopActor[ToLinks]):
         if known.cluster_id and not self._introduces:
             self._introduces = True
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
-
-    def _part(self, later: Set[int]) -> None:
-        """Close the links to who is no member any more, but to those nodes, which are owed answers for a moment."""
-        known, mates = self._known, self._known.mates
-        for contact in self._contacts.all():
-            is_other = not contact.is_near and contact.node_id not in mates and contact.guest is None
-            if is_other and contact.node_id not in later:
-                self._contacts.drop(contact, "it is no member any more")
-        for link in list(self.incoming.links):
-            fault = None if link.peer is None else known.fault(link.peer, is_proven=link.is_proven)
-            if fault is not None and link.peer is not None and link.peer.node_id not in later:
-                link.close(fault)
 
     def _introduce_again(self) -> None:
         if not self._has_stopped and not self.has_ended:
@@ -292,7 +269,7 @@ class Links(LoopActor[ToLinks]):
             return
         contact.is_there()
         if contact.is_mate:
-            self._hear_whether_removed(hello.node_id, is_removed=hello.is_removed)
+            self._parting.heard(hello)
         link.is_open = contact.is_up = True
         if answers := contact.take_answers():
             link.send(answers)
@@ -400,18 +377,12 @@ class Links(LoopActor[ToLinks]):
         if fault is not None:
             link.cut(fault)
             return
-        self._hear_whether_removed(hello.node_id, is_removed=hello.is_removed)
+        self._parting.heard(hello)
         contact = self._contacts.get(hello.node_id)
         if contact is None:
             self._contacts.welcome(link, hello)
         elif contact.is_linked:
             self._tell(contact, PeerUp(contact.key, hello))
-
-    def _hear_whether_removed(self, node_id: int, *, is_removed: bool) -> None:
-        """Tell the Router that this node is no member any more, as that node says, or that it is one again."""
-        if is_removed or node_id == self._removed_by:
-            self._removed_by = node_id if is_removed else 0
-            self._router.tell(NodeRemoved(self._removed_by))
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         """Handle a message of another worker."""
@@ -474,7 +445,7 @@ class Links(LoopActor[ToLinks]):
             contact.is_up = False
             self._tell(contact, PeerDown(contact.key, self._post.serials.get(contact.key, 0)))
         if contact.is_mate and link.is_removed:
-            self._hear_whether_removed(contact.node_id, is_removed=True)
+            self._parting.is_told(contact.node_id, is_removed=True)
         if not self._has_stopped:
             self._dial_later(contact, reason)
 

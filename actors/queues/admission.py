@@ -10,11 +10,13 @@ is asked about themselves, and give the rest back to the Router, which finds out
 from collections.abc import Callable
 
 from actors.messages.call import Call, Client, consumes, note_late
-from actors.messages.calls import Returned
+from actors.messages.calls import Returned, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
 from actors.messages.rights import Principal, not_allowed
+from actors.queues.broker import Broker
 from actors.queues.delivery import Delivery
+from actors.queues.failed_calls import FailedCalls
 from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
@@ -48,6 +50,7 @@ class Admission:
         self._low_bytes = low_bytes
         self._held: list[Call] = []
         self._put_off = PutOff()
+        self.failed = FailedCalls()
         self.disk_full: str | None = None
         self.room_bytes: float = NEVER
 
@@ -162,12 +165,14 @@ class Admission:
         """Hand over what was held, and what was put off; it is the caller's now."""
         return [*self.take_unserved(), *self._put_off.take_all()]
 
-    def rejudge(self, delivery: Delivery, client: Client, principal: Principal, reads: list[Call]) -> list[Call]:
+    def rejudge(self, broker: Broker, message: RightsChanged) -> list[Call]:
         """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed.
 
-        Returns those of its `reads` that it still may do.
+        Returns what has waited for what the client has written, and it still may do.
         """
-        delivery.rejudge(client, principal)
+        client, principal = message.client, message.principal
+        reads = broker.producing.own_writes.take_of(client)
+        broker.delivery.rejudge(client, principal)
         self.pieces.rejudge(client, principal, lambda calls: self._allowed(calls, client, principal))
         if self._held:
             self._held = self._allowed(self._held, client, principal)

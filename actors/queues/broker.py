@@ -18,7 +18,6 @@ from actors.queues.ledger import Ledger
 from actors.queues.log_head import Readers
 from actors.queues.moving import Moving
 from actors.queues.node_view import Limits, NodeView
-from actors.queues.own_writes import OwnWrites
 from actors.queues.producing import Producing
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
@@ -72,16 +71,14 @@ class Broker:
         self.pieces = InPieces(self.ledger, limits.settle_piece)
         named = NamedMessages(self.ledger, self.pieces)
         confirming = Confirming(self.ledger, named)
-        self.settling = Settling(self.ledger, self.delivery, named)
+        settling = Settling(self.ledger, self.delivery, named)
         self.moving = Moving(self.ledger, self.delivery, self.pieces, limits.queues_max)
         self.ripening = Ripening(state)
-        self.own_writes = OwnWrites()
-        self.producing = Producing(self.ledger, self.delivery, self.admin, view, self.own_writes, limits)
+        self.producing = Producing(self.ledger, self.delivery, self.admin, view, limits)
         self.disk_full: str | None = None
         self.failures: list[Failure] = []
         self._state = state
-        self.limits = limits
-        self._is_set = False
+        self.delivery.idle.set_idle_s(limits.idle_queue_s, self.ledger.now)
         self._set_own_limits()
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self.producing.produce,
@@ -90,11 +87,11 @@ class Broker:
             Action.CONFIRM: confirming.confirm,
             Action.CONFIGURE: self.admin.configure,
             Action.CLEAR: self.admin.clear,
-            Action.RELEASE: self.settling.release,
-            Action.EXTEND: self.settling.extend,
-            Action.BURY: self.settling.bury,
+            Action.RELEASE: settling.release,
+            Action.EXTEND: settling.extend,
+            Action.BURY: settling.bury,
             Action.MOVE: self.moving.move,
-            Action.WITHHOLD: self.settling.withhold,
+            Action.WITHHOLD: settling.withhold,
             Action.SCAN: self.queries.scan,
             Action.CANCEL: self._cancel,
             Action.REMOVE: self.admin.clear,
@@ -131,21 +128,21 @@ class Broker:
 
     def execute(self, call: Call) -> None:
         """Do a request, or have it wait for what its client has written."""
-        self._guarded(call, self._wait_or_do if self.own_writes.has_any else self._do)
+        self._guarded(call, self._wait_or_do if self.producing.own_writes.has_any else self._do)
 
     def _guarded(self, call: Call, do: Callable[[Call], None]) -> None:
         """Do a request. If it raises before a record was made, it is answered so, and nothing else changes."""
         before = self._state.trans_id
-        self.ledger.has_begun = False
+        self.delivery.has_begun = False
         try:
             do(call)
         except Exception as error:
-            if self.ledger.has_begun or self._state.trans_id != before:
+            if self.delivery.has_begun or self._state.trans_id != before:
                 raise  # a part of it is done: the log recovers the state
             self._end_failed([call], error)
 
     def _wait_or_do(self, call: Call) -> None:
-        if not self.own_writes.waits(call, self.ledger.now):
+        if not self.producing.own_writes.waits(call, self.ledger.now):
             self._do(call)
 
     def _do(self, call: Call) -> None:
@@ -183,8 +180,8 @@ class Broker:
 
     def _read_own(self) -> None:
         """Do the reads that wait for what their clients have written no longer."""
-        if self.own_writes.has_any:
-            for call in self.own_writes.due(self.ledger.committed, self.ledger.now):
+        if self.producing.own_writes.has_any:
+            for call in self.producing.own_writes.due(self.ledger.committed, self.ledger.now):
                 self._guarded(call, self._do)
 
     def pass_time(self, now: float) -> None:
@@ -206,7 +203,8 @@ class Broker:
         look_at = self.producing.next_look_at
         if look_at is not None and look_at < at:
             at = look_at
-        return at if self.own_writes.next_event_at is None else min(at, self.own_writes.next_event_at)
+        read_at = self.producing.own_writes.next_event_at
+        return at if read_at is None else min(at, read_at)
 
     @property
     def has_more(self) -> bool:
@@ -228,16 +226,15 @@ class Broker:
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
-        self.limits = self.producing.limits = limits
+        self.producing.limits = limits
         self.admin.set_limits(limits.new_queue, limits.queues_max)
         self.moving.queues_max = limits.queues_max
         self._set_own_limits()
 
     def _set_own_limits(self) -> None:
-        self.delivery.handing.kept_max = self.limits.kept_max
-        if self.delivery.idle.idle_s != self.limits.idle_queue_s or not self._is_set:
-            self.delivery.idle.set_idle_s(self.limits.idle_queue_s, self.ledger.now)
-        self._is_set = True
+        self.delivery.handing.kept_max = self.producing.limits.kept_max
+        if self.delivery.idle.idle_s != self.producing.limits.idle_queue_s:
+            self.delivery.idle.set_idle_s(self.producing.limits.idle_queue_s, self.ledger.now)
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.
@@ -249,7 +246,7 @@ class Broker:
         uncertain, undone = self.pieces.take_open(logged)
         begun = set(self.pieces.take_begun(logged))
         uncertain += self.admin.take_open()
-        undone += self.queries.take_open() + self.own_writes.take_all()
+        undone += self.queries.take_open() + self.producing.own_writes.take_all()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK
@@ -278,9 +275,9 @@ class Broker:
         else:
             return self.ledger.refuse_field(call, "queue", "is missing, and so is queues")
         wait_s = request.wait or 0.0
-        if wait_s > self.limits.wait_s_max and not request.as_job:
+        if wait_s > self.producing.limits.wait_s_max and not request.as_job:
             return self.ledger.refuse_field(
-                call, "wait", f"is {wait_s:g} s, and {self.limits.wait_s_max:g} are allowed"
+                call, "wait", f"is {wait_s:g} s, and {self.producing.limits.wait_s_max:g} are allowed"
             )
         if wait_s and (reason := self._why_not_wait(call, len(names))):
             return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
@@ -298,7 +295,7 @@ class Broker:
 
     def _why_not_wait(self, call: Call, names: int) -> str | None:
         """Why no consumer more of that client can wait for so many queues; None if one can."""
-        limits, delivery = self.limits, self.delivery
+        limits, delivery = self.producing.limits, self.delivery
         there, own = delivery.lines.named, delivery.lines.names_of(call.client)
         if there + names > limits.waiters_max:
             return f"{limits.waiters_max} consumers wait already"

@@ -48,6 +48,7 @@ class Delivery:
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
+        self.has_begun = False
         self.lines = WaitQueues()
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
@@ -378,7 +379,7 @@ class Delivery:
         ready = queue.ready
         live = self._state.messages
         room = bytes_max
-        self._ledger.has_begun = True
+        self.has_begun = True
         while ready and len(messages) < count:
             first = ready.pop_first()
             message = live[first[2]]
@@ -436,7 +437,7 @@ class Delivery:
         """End the wait of that client's request, as if its time were over; whether it waited."""
         for waiter in self.lines.of_client(client):
             if waiter.call.request.seq == seq:
-                self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
+                self.has_begun = True  # another call ends with this one: half of that can't be taken back
                 self._give_up(waiter)
                 return True
         return False

@@ -201,8 +201,7 @@ class Ledger:
     `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
     unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
     `level` the feature level that records may use, `replicated` what waits for other nodes than a majority; `is_late`
-    says whether the host's turn was long enough. `has_begun`: the call that is executed has taken messages out of their
-    places, or a waiting call out of its lines, and can't end without doing the rest.
+    says whether the host's turn was long enough.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -214,7 +213,6 @@ class Ledger:
         self.level = LEVEL
         self.is_late: Callable[[], bool] = _never
         self.records: list[Made] = []
-        self.has_begun = False
         self.counting = Counting()
         self._together: list[tuple[int, int]] = []
         self.lease = Lease()

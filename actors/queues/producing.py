@@ -76,7 +76,7 @@ SHORT_LOOK_S: Final = 1.0
 
 
 class Producing:
-    """Makes the messages of one shard. `own_writes` is told of what is answered before its commit."""
+    """Makes the messages of one shard. `own_writes`: what is answered before its commit, and who waits for that."""
 
     def __init__(
         self,
@@ -84,7 +84,6 @@ class Producing:
         delivery: Delivery,
         admin: QueueAdmin,
         view: NodeView,
-        own_writes: OwnWrites,
         limits: Limits,
     ) -> None:
         self.limits = limits
@@ -92,7 +91,7 @@ class Producing:
         self.delivery = delivery
         self.admin = admin
         self.view = view
-        self.own_writes = own_writes
+        self.own_writes = OwnWrites()
         self._state = ledger.state
         self._looks_at = 0.0
 

@@ -35,7 +35,6 @@ from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appending import Appender, Appending
 from actors.queues.broker import Broker
 from actors.queues.clocks import Alarm
-from actors.queues.failed_calls import FailedCalls
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Interlude, Leftovers
 from actors.queues.log_head import HeadRows
@@ -97,7 +96,6 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
         self._leftovers = Leftovers(self._admission)
-        self._failed_calls = FailedCalls()
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._pieces = Pieces(runtime, self._continue)
         self._stopping: Stop | None = None
@@ -120,7 +118,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             Drain: self._drain,
             Undrain: self._undrain,
             ClientGone: lambda m: self._admission.client_gone(m.client, self._broker.delivery),
-            RightsChanged: self._rejudge,
+            RightsChanged: lambda m: self._execute(self._admission.rejudge(self._broker, m)),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
             Reconfigure: lambda m: self._broker.set_limits(m.limits),
@@ -145,7 +143,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._broker.release()
         if self._ledger.state is not state:
             self._leftovers.add_state(self._ledger.state)
-        self._begin(state, self._broker.limits, self._ledger.level, committed)
+        self._begin(state, self._broker.producing.limits, self._ledger.level, committed)
 
     def _begin(self, state: ShardState, limits: Limits, level: int, committed: int | None = None) -> None:
         """Make a broker over `state`, with nothing open."""
@@ -186,14 +184,6 @@ class QueueOwner(LoopActor[ToQueueOwner]):
                 break
         if self._admission.has_more:
             self._admission.execute_strangers(broker.delivery, broker.execute, runtime.is_late)
-
-    def _rejudge(self, message: RightsChanged) -> None:
-        broker = self._broker
-        allowed = self._admission.rejudge(
-            broker.delivery, message.client, message.principal, broker.own_writes.take_of(message.client)
-        )
-        if allowed:
-            self._execute(allowed)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -421,13 +411,13 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         if ledger.answers:
             self._send()
         if self._broker.failures:
-            self._failed_calls.note(self.runtime.monotonic(), self._broker.failures)
+            self._admission.failed.note(self.runtime.monotonic(), self._broker.failures)
             self._broker.failures.clear()
         if asked:
             for one in asked:
                 if isinstance(one, StatusAsked) and one.call.request.action == Action.NODE_METRICS:
                     one.shard.update(self._appender.machine.measured)
-                    one.shard["internal_errors"] = self._failed_calls.count
+                    one.shard["internal_errors"] = self._admission.failed.count
                 self._replicator.tell(one)
             asked.clear()
         if ledger.records and stage.leads:

@@ -56,9 +56,6 @@ TURN_MAX: Final = 200
 LOOK_EVERY: Final = 16
 """Behind so many it is looked at whether there is time for more: what is answered at once may take 40 us each."""
 
-OWED_S: Final = 10.0
-"""A client that is refused as a whole is answered for so long what it has asked before."""
-
 NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
 _MOVE: Final = int(Action.MOVE)
@@ -80,8 +77,6 @@ class Connection:
     """
 
     __slots__ = (
-        "_farewell",
-        "_farewell_s",
         "_guard",
         "_patience",
         "_reading",
@@ -110,8 +105,6 @@ class Connection:
         self.transport = transport
         self._sink = sink
         self._state = _OPEN
-        self._farewell: Reply | None = None
-        self._farewell_s = 0.0
         self._guard = SessionGuard(session, sink)
         self._resting = Resting()
         self._waiting = WaitingRequests(account)
@@ -353,7 +346,11 @@ class Connection:
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""
-        self._say_farewell()
+        farewell, self._patience.farewell = self._patience.farewell, None
+        made = None if farewell is None else self._guard.answered(self, None, farewell, None)
+        if isinstance(made, bytes):  # behind all replies
+            self.account.ledger.written += len(made)
+            self.transport.write(made)
         if self._state is _FINISHING:
             self.transport.close()
         else:
@@ -434,7 +431,7 @@ class Connection:
             if patience.has_lingered(passed_s):
                 self.transport.abort()
             return
-        if self._farewell is not None and self._state is not _DEAD and self._owes_too_long(passed_s):
+        if self._state is not _DEAD and patience.is_unanswered_long(passed_s):
             self._replies.clear()
             self._close()
             return
@@ -459,32 +456,14 @@ class Connection:
         """Tell the client why it can't be served, and close. What it has asked is answered first.
 
         The refusal is of all that is not answered, so it may not overtake a reply: it says that nothing is done. What
-        is not answered within `OWED_S` may have been.
+        is not answered within `patience.OWED_S` may have been.
         """
         if self._state is _OPEN or self._state is _ENDED:
             is_owed = self.open.count > 0
-            self._farewell = Reply(action=0, code=Code.ERROR, error=error, reason=reason)
+            self._patience.farewell = Reply(action=0, code=Code.ERROR, error=error, reason=reason)
             self.close_when_answered()
             if is_owed:
                 self._sink.ended(self)  # what waits is answered now
-
-    def _say_farewell(self) -> None:
-        """Send why the client is refused, behind all replies."""
-        farewell, self._farewell = self._farewell, None
-        if farewell is not None:
-            made = self._guard.answered(self, None, farewell, None)
-            if isinstance(made, bytes):
-                self.account.ledger.written += len(made)
-                self.transport.write(made)
-
-    def _owes_too_long(self, passed_s: float) -> bool:
-        """Whether a client that is refused was not answered in time."""
-        self._farewell_s += passed_s
-        if self._farewell is None or self._farewell_s < OWED_S:
-            return False
-        reason = f"{self._farewell.reason}; what is not answered may have been done, or not"
-        self._farewell = Reply(action=0, code=Code.ERROR, error=ErrorWord.UNKNOWN_OUTCOME, reason=reason)
-        return True
 
 
 def _is_large(found: Found) -> bool:

@@ -6,17 +6,24 @@ It is asked at every sweep, some seconds apart, with what has passed since the l
 from typing import Final
 
 from net.clients.connection_contract import ConnectionLimits
+from quorate.protocol import ErrorWord, Reply
 
 LINGER_S: Final = 3.0
 """For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
+
+OWED_S: Final = 10.0
+"""A client that is refused as a whole is answered for so long what it has asked before."""
 
 LINGER_BYTES_MAX: Final = 128 << 20
 
 
 class Patience:
-    """With one client. `was_heard`: it has sent something since the last sweep."""
+    """With one client. `was_heard`: it has sent something since the last sweep.
 
-    __slots__ = ("_dropped", "_limits", "_owes_s", "_quiet_s", "was_heard")
+    `farewell`: why it is refused as a whole, to be sent behind all that it is owed.
+    """
+
+    __slots__ = ("_dropped", "_limits", "_owed_s", "_owes_s", "_quiet_s", "farewell", "was_heard")
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
@@ -24,6 +31,20 @@ class Patience:
         self._quiet_s = 0.0
         self._owes_s = 0.0
         self._dropped = 0
+        self._owed_s = 0.0
+        self.farewell: Reply | None = None
+
+    def is_unanswered_long(self, passed_s: float) -> bool:
+        """Whether a client that is refused was not answered in time: what it asked may have been done, or not."""
+        farewell = self.farewell
+        if farewell is None:
+            return False
+        self._owed_s += passed_s
+        if self._owed_s < OWED_S:
+            return False
+        reason = f"{farewell.reason}; what is not answered may have been done, or not"
+        self.farewell = Reply(action=0, code=farewell.code, error=ErrorWord.UNKNOWN_OUTCOME, reason=reason)
+        return True
 
     def begin(self) -> None:
         """Count the time from here on: it has asked something, or reads again."""

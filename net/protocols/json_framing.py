@@ -17,6 +17,7 @@ from mypy_extensions import i64
 
 from net.protocols.pieces import Pieces
 from net.protocols.session import Fault
+from quorate.protocol import ErrorWord
 
 _RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")
@@ -45,6 +46,9 @@ NEAR: Final = 128
 
 OBJECTS_MAX: Final = 200
 """So many objects and faults are given at once: the rest of a read that holds very many waits for the next turn."""
+
+NAMED_BYTES_MAX: Final = 64 << 10
+"""In a request of at most so many bytes the field that stands there twice is named."""
 
 
 def string_end(data: bytes, at: int) -> int:
@@ -314,3 +318,9 @@ def is_deeper(data: bytes, limit: int) -> bool:
 
 def _shown(byte: bytes) -> str:
     return repr(byte.decode("ascii")) if 32 < byte[0] < 127 else f"the byte 0x{byte[0]:02x}"
+
+
+def twice(text: bytes, body: bytes) -> Fault:
+    """Says which field of `text` it is where that is quickly found."""
+    name = first_double(text) if len(body) <= NAMED_BYTES_MAX else None
+    return Fault(ErrorWord.FIELD, f"{name or 'a field'} stands there twice", body=body)

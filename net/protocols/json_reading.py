@@ -5,15 +5,16 @@ looked at before anything is made of it, and judged in steps (`Judging`).
 """
 
 from collections.abc import Generator
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import astuple
 
-from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep
+from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep, twice
 from net.protocols.json_payload import UNREADABLE, plain_payload, read_on, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, RequestAsItCame
+from net.protocols.json_unknown import OF_SESSIONS, without_unknown
 from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import (
     AFTER_BYTES_MAX,
@@ -27,9 +28,6 @@ from quorate.protocol import (
     name_fault,
 )
 from quorate.request_faults import headers_fault
-
-NAMED_BYTES_MAX: Final = 64 << 10
-"""In a request of at most so many bytes the field that stands there twice is named."""
 
 SHOWN_BYTES_MAX: Final = 600
 """Of a request that is wrong, what is longer is not said in its reply."""
@@ -69,17 +67,6 @@ _NEEDS_FULL_CHECK: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
 
 ESCAPE: Final = rb"\u00"
-OF_SESSIONS: Final = ("as_job", "ttr", "asked_delay")
-"""Fields that sessions of other protocols ask by."""
-
-NAMES_KNOWN: Final = frozenset(Request.__struct_fields__) - frozenset(OF_SESSIONS)
-IGNORING: Final = frozenset({b"1", b"2", b"3", b"4", b"7", b"8"})
-"""The original's actions, as a request has them: of these unknown fields are ignored, as it does."""
-
-IGNORED_MAX: Final = 16
-IGNORED_NAME_MAX: Final = 64
-"""So many unknown fields are ignored, with names of so many characters: their client is told them again."""
-
 COLON: Final = ESCAPE + b"3"
 """How a colon may be written in another way begins so, as other characters do."""
 
@@ -91,7 +78,6 @@ _item_fields_in: Final = msgspec.json.Decoder(ItemAsItCame).decode
 _count_list: Final = msgspec.json.Decoder(Batch).decode
 _items_in: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _fields_of: Final = astuple
-_texts_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _PRODUCE: Final = int(Action.PRODUCE)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -131,40 +117,6 @@ def _read(body: bytes, depth_max: int) -> Request | Fault:
     except READING_ERRORS as error:
         return _reading_fault(error, body, depth_max)
     return _fault_in(request, body, ANY_DEPTH) or request
-
-
-class KnownFields(NamedTuple):
-    """A request without the fields that are `ignored`; `fields`: so many are left."""
-
-    body: bytes
-    ignored: list[str]
-    fields: int
-
-
-def without_unknown(body: bytes, fields: int) -> KnownFields | Fault | None:
-    """Take from a request that was refused what the original ignores: fields that no request has.
-
-    `fields`: so many the framer has seen. None: there are none such, or it is a request of another action than the
-    original's, or there are too many.
-    """
-    if fields > IGNORED_MAX + len(NAMES_KNOWN):
-        return None
-    try:
-        found = _texts_in(body)
-    except READING_ERRORS:
-        return None
-    if bytes(found.get("action", b"")) not in IGNORING:
-        return None
-    ignored = [name for name in found if name not in NAMES_KNOWN]
-    if not ignored or len(ignored) > IGNORED_MAX:
-        return None
-    if any(len(name) > IGNORED_NAME_MAX or ":" in name or name_fault(name) for name in ignored):
-        return None
-    if _encode(found).count(b":") != body.count(b":"):
-        return _twice(body, body)
-    for name in ignored:
-        del found[name]
-    return KnownFields(_encode(found), ignored, len(found))
 
 
 def _fault_in_fields(found: Any, fields: int) -> Fault | None:
@@ -528,7 +480,7 @@ def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None
 def _double_in(text: bytes, found: Any, body: bytes) -> Fault | None:
     """Whether a field stands twice in an object, or a name in its headers."""
     if _has_double(text, found):
-        return _twice(text, body)
+        return twice(text, body)
     if found.headers is not UNSET and (name := _double_name(found.headers)) is not None:
         return Fault(ErrorWord.FIELD, f"headers: {name[:64]!r} stands there twice", body=body)
     return None
@@ -584,12 +536,6 @@ def _has_double(text: bytes, found: msgspec.Struct) -> bool:
         if value is not UNSET:
             colons += 1 + bytes(value).count(b":")
     return colons != text.count(b":")
-
-
-def _twice(text: bytes, body: bytes) -> Fault:
-    """Says which field of `text` it is where that is quickly found."""
-    name = first_double(text) if len(body) <= NAMED_BYTES_MAX else None
-    return Fault(ErrorWord.FIELD, f"{name or 'a field'} stands there twice", body=body)
 
 
 def _reading_fault(error: Exception, body: bytes, depth_max: int) -> Fault:

@@ -139,7 +139,7 @@ def test_an_action_that_raises_at_any_step_changes_nothing_or_ends_the_worker(re
             shard.broker.execute(call)
         except PlantedError:
             ended += 1
-            begun = shard.broker.ledger.has_begun or shard.state.trans_id != before["trans_id"]
+            begun = shard.broker.delivery.has_begun or shard.state.trans_id != before["trans_id"]
             assert begun, "only what a record was begun for ends the worker"
         finally:
             sys.settrace(None)

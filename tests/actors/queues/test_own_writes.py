@@ -77,20 +77,20 @@ def test_a_lost_lead_gives_the_looks_back_undone() -> None:
     shard.execute([call])
     uncertain, undone = shard.broker.take_open(shard.state.trans_id)
     assert (uncertain, undone) == ([], [call])
-    assert not shard.broker.own_writes.has_any
+    assert not shard.broker.producing.own_writes.has_any
 
 
 def test_nothing_is_remembered_of_what_is_committed() -> None:
     shard, _ = of_three(data=1)
-    assert shard.broker.own_writes.has_any
+    assert shard.broker.producing.own_writes.has_any
     shard.commits = True
     shard.settle()
-    assert not shard.broker.own_writes.has_any
+    assert not shard.broker.producing.own_writes.has_any
 
 
 def test_who_may_not_look_any_more_is_told_so() -> None:
     shard, _ = of_three(data=1)
     call = shard.call(Action.MONITOR, queue="q")
     shard.execute([call])
-    assert shard.broker.own_writes.take_of(shard) == [call]
-    assert shard.broker.own_writes.take_of(shard) == []
+    assert shard.broker.producing.own_writes.take_of(shard) == [call]
+    assert shard.broker.producing.own_writes.take_of(shard) == []

@@ -2,8 +2,9 @@
 
 import pytest
 
-from net.clients.connection import OWED_S, TURN_MAX, Connection
+from net.clients.connection import TURN_MAX, Connection
 from net.clients.open_requests import MESSAGES_MAX
+from net.clients.patience import OWED_S
 from net.clients.reply_order import UNORDERED
 from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession

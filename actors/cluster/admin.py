@@ -53,7 +53,8 @@ class Transfer:
 
 
 class ClusterAdmin:
-    """Decides for one node. `hellos` are of the open links, `faults` say why there is none to a node: the host, who
+    """Decides for one node. `hellos` are of the open links, `restless`: when links to a node came and went too often
+    (monotonic s); `faults` say why there is none to a node: the host, who
     hears of both, puts them here.
     """
 
@@ -70,6 +71,7 @@ class ClusterAdmin:
         self._membership = replication.log.membership
         self.hellos: dict[int, Hello] = {}
         self.faults: dict[int, str] = {}
+        self.restless: dict[int, float] = {}
         self._is_founded = is_founded
         self._proposed: Members | None = None
         self._changing: tuple[Call, float] | None = None

@@ -195,6 +195,10 @@ class Announcer:
                 ref.tell(introduce)
 
 
+RESTLESS_S: Final = 90.0
+"""It is said once a minute, as long as it is so."""
+
+
 class StatusReplies:
     """Of one shard on one node. `counts`: of this worker's clients."""
 
@@ -279,10 +283,19 @@ class StatusReplies:
             requests=counts.requests,
             open_requests=counts.open_requests - is_asked_here,
             limits_reached=counts.limits_reached,
-            warnings=counts.warnings,
+            warnings=[*counts.warnings, *restless_warnings(self._admin.restless, now)],
             runs=counts.runs,
             shards=[{**message.shard, **shard, "pid": pid, "resident_bytes": resident_bytes}],
         )
+
+
+def restless_warnings(restless: dict[int, float], now: float) -> list[str]:
+    """Warn of nodes whose links came and went too often lately (monotonic s)."""
+    return [
+        f"links to node {node_id} come and go many times a minute: does it run twice, or this node, on a copied folder?"
+        for node_id, at in sorted(restless.items())
+        if now - at < RESTLESS_S
+    ]
 
 
 def follower_rows(machine: Replication, now: float) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from actors.links.changes import Changes
 from actors.links.contact import Contact, shown_address
 from actors.links.contacts import Contacts, IncomingLinks
 from actors.links.known_nodes import KnownNodes
@@ -28,6 +29,7 @@ from actors.messages.peers import (
     PeerDown,
     PeerFault,
     PeerReceiving,
+    PeerRestless,
     PeerSaid,
     PeerUnheard,
     PeerUp,
@@ -84,6 +86,7 @@ class Links(LoopActor[ToLinks]):
             lambda key, is_behind: self._router.tell(PeerBehind(key, is_behind)),
         )
         self._receiving_told: dict[int, float] = {}
+        self._changes = Changes()
         self._has_stopped = self._introduces = False
         self._replicator: Mailbox[ToReplicator]
         self._router: Mailbox[ToRouter]
@@ -254,8 +257,19 @@ class Links(LoopActor[ToLinks]):
         if contact.is_mate and fault != contact.last_fault:
             contact.last_fault = fault
             self._replicator.tell(PeerFault(contact.key, fault))
-            log.warning("node %d at %s: %s", contact.key, shown_address(*contact.address), fault)
+            if not self._are_many(contact.key):
+                log.warning("node %d at %s: %s", contact.key, shown_address(*contact.address), fault)
         self.runtime.call_later(contact.failed(self.runtime.random()), lambda: self._dial(contact))
+
+    def _are_many(self, node_id: int) -> bool:
+        """Note that a link to a node has come or gone. Where that is often, it is said once a minute, and in status."""
+        now = self.runtime.monotonic()
+        if not self._changes.are_many(now, node_id):
+            return False
+        if self._changes.is_to_be_told(now, node_id):
+            log.warning("links to node %d come and go many times a minute: does a node run twice, on a copy?", node_id)
+            self._replicator.tell(PeerRestless(node_id))
+        return True
 
     def _answered(self, link: PeerLink, hello: Hello) -> None:
         """Who was dialled has introduced itself: the link is open, if it is the one that is meant."""
@@ -275,7 +289,8 @@ class Links(LoopActor[ToLinks]):
             link.send(answers)
         if contact.is_mate:
             contact.last_fault = ""
-            log.info("linked to node %d at %s", contact.key, shown_address(*contact.address))
+            if not self._are_many(contact.key):
+                log.info("linked to node %d at %s", contact.key, shown_address(*contact.address))
             if contact.said != (now := self._known.hello(contact.node_id, contact.shard)):
                 link.renew(now)  # what it was told is not true any more
         self._tell(contact, PeerUp(contact.key, hello))
@@ -317,6 +332,7 @@ class Links(LoopActor[ToLinks]):
         for other in self.incoming.of_node(hello.node_id):
             if other is not link and other.peer is not None and other.peer.disk_id == hello.disk_id:
                 other.close("it has dialled again")
+                self._are_many(hello.node_id)
         link.accept(self._known.hello(hello.node_id, self._known.greeting.shard))
         contact = self._contacts.get(hello.node_id)
         if contact is None:

@@ -90,6 +90,7 @@ from actors.messages.peers import (
     PeerDown,
     PeerFault,
     PeerReceiving,
+    PeerRestless,
     PeerSaid,
     PeerUnheard,
     PeerUp,
@@ -170,6 +171,7 @@ ToReplicator = (
     | PeerDown
     | PeerFault
     | PeerReceiving
+    | PeerRestless
     | PeerSaid
     | PeerUp
     | RawRead

@@ -10,6 +10,7 @@
 | PeerBehind | Links | Router | a node takes clients' answers more slowly than they come, or no more |
 | PeerFault | Links | Replicator | why there is no link to a node |
 | NodeRemoved | Links | Router | this node is no member of its cluster any more |
+| PeerRestless | Links | Replicator | links to a node come and go many times a minute |
 | CutPeer | Replicator, Router, ShardNews | Links | what that node says can't be right |
 | Introduce | Replicator | Links, ShardNews | who this node is, whom to keep links to, whom to accept |
 | LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
@@ -121,6 +122,12 @@ class PeerUp(msgspec.Struct):
 
     node_id: int
     hello: Hello
+
+
+class PeerRestless(msgspec.Struct):
+    """Links to a node come and go many times a minute: it, or this node, may run twice. Said once a minute."""
+
+    node_id: int
 
 
 class NodeRemoved(msgspec.Struct):

@@ -86,7 +86,7 @@ class Links(LoopActor[ToLinks]):
             lambda key, is_behind: self._router.tell(PeerBehind(key, is_behind)),
         )
         self._receiving_told: dict[int, float] = {}
-        self._changes = Changes()
+        self._changes = Changes(lambda node_id: self._replicator.tell(PeerRestless(node_id)))
         self._has_stopped = self._introduces = False
         self._replicator: Mailbox[ToReplicator]
         self._router: Mailbox[ToRouter]
@@ -257,19 +257,9 @@ class Links(LoopActor[ToLinks]):
         if contact.is_mate and fault != contact.last_fault:
             contact.last_fault = fault
             self._replicator.tell(PeerFault(contact.key, fault))
-            if not self._are_many(contact.key):
+            if not self._changes.are_many(self.runtime.monotonic(), contact.key):
                 log.warning("node %d at %s: %s", contact.key, shown_address(*contact.address), fault)
         self.runtime.call_later(contact.failed(self.runtime.random()), lambda: self._dial(contact))
-
-    def _are_many(self, node_id: int) -> bool:
-        """Note that a link to a node has come or gone. Where that is often, it is said once a minute, and in status."""
-        now = self.runtime.monotonic()
-        if not self._changes.are_many(now, node_id):
-            return False
-        if self._changes.is_to_be_told(now, node_id):
-            log.warning("links to node %d come and go many times a minute: does a node run twice, on a copy?", node_id)
-            self._replicator.tell(PeerRestless(node_id))
-        return True
 
     def _answered(self, link: PeerLink, hello: Hello) -> None:
         """Who was dialled has introduced itself: the link is open, if it is the one that is meant."""
@@ -289,7 +279,7 @@ class Links(LoopActor[ToLinks]):
             link.send(answers)
         if contact.is_mate:
             contact.last_fault = ""
-            if not self._are_many(contact.key):
+            if not self._changes.are_many(self.runtime.monotonic(), contact.key):
                 log.info("linked to node %d at %s", contact.key, shown_address(*contact.address))
             if contact.said != (now := self._known.hello(contact.node_id, contact.shard)):
                 link.renew(now)  # what it was told is not true any more
@@ -332,7 +322,7 @@ class Links(LoopActor[ToLinks]):
         for other in self.incoming.of_node(hello.node_id):
             if other is not link and other.peer is not None and other.peer.disk_id == hello.disk_id:
                 other.close("it has dialled again")
-                self._are_many(hello.node_id)
+                self._changes.are_many(self.runtime.monotonic(), hello.node_id)
         link.accept(self._known.hello(hello.node_id, self._known.greeting.shard))
         contact = self._contacts.get(hello.node_id)
         if contact is None:

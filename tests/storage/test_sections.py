@@ -49,6 +49,16 @@ def test_a_repair_keeps_all_sections(tmp_path: Any) -> None:
     assert (state.members, state.readers) == (MEMBERS, {"archive": ReaderPosition(7, 5.0)})
 
 
+def test_a_trim_takes_away_the_rows_of_sections_that_are_empty_now_but_not_the_members(tmp_path: Any) -> None:
+    """Found by turning a line: which rows a trim takes away mattered to no test."""
+    store = LogStore(LmdbTables(tmp_path), 0)
+    store.trim(Trim(5, 1, TrimRows([], [], rows_of(filled()))))
+    store.trim(Trim(6, 1, TrimRows([], [], NO_ROWS)))
+    state = ShardState()
+    load_state(store.tables, LogStore(store.tables, 0), state)
+    assert (state.members, state.readers, state.tenures.rows) == (MEMBERS, {}, [])
+
+
 def test_a_damaged_section_is_named() -> None:
     for place in range(len(SECTIONS)):
         rows = tuple(b"\xc1" if at == place else b"" for at in range(len(SECTIONS)))

@@ -25,6 +25,7 @@ STEPS = st.lists(
         st.tuples(st.just("returned"), st.lists(CAME, min_size=1, max_size=6)),
         st.tuples(st.just("remove"), st.integers(0, 30)),
         st.tuples(st.just("late"), st.integers(0, 5)),
+        st.tuples(st.just("take all"), st.none()),
     ),
     max_size=25,
 )
@@ -56,6 +57,9 @@ def test_whatever_comes_back_how_often_each_call_is_held_once_and_in_order(steps
             for late in held.late(10.0, what):
                 held.remove(late)
                 there = [one for one in there if one is not late.call]
+        elif name == "take all":
+            assert {id(call) for call in held.take_all()} == {id(one) for one in there}
+            there = []
         everything = held.all()
         assert len(everything) == len(there)
         assert {id(one.call) for one in everything} == {id(one) for one in there}

@@ -5,12 +5,14 @@ import pytest
 from actors.messages.calls import Execute, Returned
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Deposed, Drain, Drained
-from actors.messages.rights import Principal
+from actors.messages.rights import Principal, Rights
 from actors.queues.node_view import Limits
 from actors.queues.put_off import SHARE, SLICE_S
+from quorate.actions import Right
 from quorate.protocol import Action
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
+from tests.actors.queues.shard import Shard
 from tests.actors.queues.test_put_off import (
     COUNT,
     KNOWN,
@@ -88,3 +90,35 @@ def test_who_loses_the_lead_answers_once_whatever_was_under_way() -> None:
     told_of = [reply.seq for reply in owner.replies()]
     assert sorted([*returned, *told_of]) == ["first", "later", "stranger"]
     assert "later" in returned
+
+
+def test_what_has_left_for_the_log_in_pieces_is_unknown_and_what_has_not_is_not_done() -> None:
+    """Found by turning a line: which record was the first of those that a call had made mattered to no test."""
+    for behind in (0, -1):
+        shard = Shard(settle_piece=2)
+        shard.broker.ledger.is_late = lambda: True
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(6)], retry=60)
+        shard.ask(Action.CONSUME, queue="q", count=6)
+        ids = [*shard.state.messages]
+        call = shard.call(Action.CONFIRM, msg_ids=[1, 2, *ids])  # the first piece makes nothing
+        shard.execute([call])
+        shard.broker.go_on(shard.now)
+        assert shard.broker.pieces.has_known
+        first = shard.state.trans_id
+        uncertain, undone = shard.broker.take_open(first + behind)
+        assert (uncertain, undone) == (([call], []) if behind == 0 else ([], [call]))
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+@pytest.mark.parametrize(("queue", "confirmed"), [("a", 1), ("b", 0)])
+def test_a_client_of_few_rights_that_names_queue_and_message_has_what_it_may_have(
+    queue: str, confirmed: int, is_many: bool
+) -> None:
+    shard = Shard()
+    msg_id = shard.ask(Action.PRODUCE, queue=queue, data=1, retry=60)["msg_id"]
+    shard.ask(Action.CONSUME, queue=queue)
+    call = shard.call(Action.CONFIRM, queue=queue, **({"msg_ids": [msg_id]} if is_many else {"msg_id": msg_id}))
+    call.principal = Principal("eater", Rights({Right.CONSUME: ["a*"]}))
+    shard.execute([call])
+    shard.settle()
+    assert shard.replies[call.order]["confirmed"] == confirmed

@@ -102,11 +102,12 @@ def test_what_has_left_for_the_log_in_pieces_is_unknown_and_what_has_not_is_not_
         ids = [*shard.state.messages]
         call = shard.call(Action.CONFIRM, msg_ids=[1, 2, *ids])  # the first piece makes nothing
         shard.execute([call])
+        shard.execute([shard.call(Action.PRODUCE, queue="other", data=1)])
         shard.broker.go_on(shard.now)
         assert shard.broker.pieces.has_known
         first = shard.state.trans_id
         uncertain, undone = shard.broker.take_open(first + behind)
-        assert (uncertain, undone) == (([call], []) if behind == 0 else ([], [call]))
+        assert (call in uncertain, call in undone) == (behind == 0, behind != 0)
 
 
 @pytest.mark.parametrize("is_many", [False, True])

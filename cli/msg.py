@@ -20,6 +20,7 @@ from cli.output import (
     without_escapes,
 )
 from quorate import Client, RefusedError
+from quorate.expiry import expiry_of
 from quorate.messages import NEVER, RETRY_S
 from quorate.payload import to_wire
 from quorate.protocol import ErrorWord
@@ -175,7 +176,7 @@ def peek(
         messages = list(found)
     for message in messages:
         if as_json:
-            print_json({**message, **to_wire(message["data"])})
+            print_json({**message, **to_wire(message["data"]), "expiry": expiry_of(message)})
     if not as_json:
         columns = ["msg_id", "state", "deliveries", "priority", "due_at", "data"]
         print_table(
@@ -192,7 +193,10 @@ def show(
     queue: Annotated[str | None, typer.Option(help="The queue, for --key.")] = None,
     key: Annotated[str | None, typer.Option(help="Its key in that queue, or, alone, among all.")] = None,
 ) -> None:
-    """All that there is of one live message, as JSON. Exit code 3 if there is no such message."""
+    """All that there is of one live message, as JSON, and when it expires (`expiry`), and what happens then.
+
+    Exit code 3 if there is no such message.
+    """
     with client() as connection:
         named = None if msg_id is None else message_id(connection, msg_id)
         message = connection.show(named, queue=queue, key=key)

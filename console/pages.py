@@ -22,6 +22,7 @@ from console.life import life_of, newest_of_key
 from console.logins import LASTS_S, Logins
 from console.views import BROWSER, STATES, View, Views
 from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
+from quorate.expiry import expiry_of
 from quorate.protocol import Action, ErrorWord
 
 log = logging.getLogger("quorate.console")
@@ -74,6 +75,7 @@ def environment() -> Environment:
         showing.duration,
         showing.instant,
         showing.ago,
+        expiry_of,
         showing.size,
         showing.brief,
     ):

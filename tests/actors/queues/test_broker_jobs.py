@@ -125,8 +125,11 @@ def test_where_memory_is_short_queues_that_nobody_needs_go_though_nobody_produce
         shard.settle()
         shard.ask(Action.CONSUME, queue=name)
     shard.ask(Action.PRODUCE, queue="mine", data=1)
+    shard.execute([Call(Request(Action.PRODUCE, "empty", Raw(b"1"), as_job=True), shard, 20_000, NOBODY)])
+    shard.settle()
+    shard.ask(Action.CONSUME, queue="empty")
     shard.pass_time(5)
-    assert len(shard.state.queues) == 301
+    assert len(shard.state.queues) == 302, "with memory enough all stay for a while"
     shard.broker.set_limits(Limits(memory_bytes_max=1))
     shard.pass_time(10)
     assert list(shard.state.queues) == ["mine"]
@@ -158,3 +161,28 @@ def test_to_look_at_a_queue_that_is_not_there_is_no_error_as_in_the_original() -
     assert not shard.state.queues, "and none is made"
     shard.ask(Action.PRODUCE, queue="none", data=1)
     assert "exists" not in shard.ask(Action.MONITOR, queue="none")
+
+
+def test_a_job_that_is_added_at_once_waits_for_no_other_node() -> None:
+    """ASYNC beside REPLICATE 3: the job is to be on three nodes, and its client waits for one."""
+    shard = Shard()
+    shard.broker.queries.view.nodes = shard.broker.queries.view.voters = shard.broker.queries.view.heard = 3
+    shard.broker.ledger.replicated.majority = 2
+    shard.commits = False
+    for number, early in enumerate((None, True)):
+        request = Request(
+            Action.PRODUCE,
+            "q",
+            Raw(b"1"),
+            retry=60.0,
+            wait=5.0,
+            replicate=3,
+            as_job=True,
+            encoding="plain",
+            early=early,
+        )
+        shard.execute([Call(request, shard, 30_000 + number, NOBODY)])
+    shard.broker.ledger.replicated.durable(shard.state.trans_id, (shard.state.trans_id,))
+    shard.settle()
+    assert 30_001 in shard.replies
+    assert 30_000 not in shard.replies

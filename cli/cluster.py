@@ -232,9 +232,12 @@ def transfer_leader(
     shard: Annotated[int | None, typer.Option("--shard", help="Of several shards, which one.")] = None,
     timeout: Patience = 10.0,
 ) -> None:
-    """Let another node lead."""
+    """Let another node lead. Where the one that is named leads, there is nothing to do."""
     with client() as connection:
         before = _leader(connection, shard)
+        if node_id is not None and node_id == before:
+            console.print(f"node {before} leads already")
+            return
         connection.request(Action.CLUSTER, command="transfer", node_id=node_id, shard=shard)
         _wait(lambda: _leader(connection, shard) not in (0, before), timeout, lambda: f"node {before} still leads")
         console.print(f"node {_leader(connection, shard)} leads{'' if shard is None else f' shard {shard}'}")

@@ -5,7 +5,7 @@ with the action and the names of the request's fields; not their values, which a
 """
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 from actors.messages.call import Call
 from quorate.actions import NAMES
@@ -20,11 +20,12 @@ FAILED: Final = "the node failed to do this because of an error of its own, and 
 """The reason of such a reply."""
 
 
-class Failure(NamedTuple):
-    """A call that raised, and what it raised."""
+class Failure:
+    """A call that raised, and what it raised. No NamedTuple: mypyc makes none of exceptions."""
 
-    call: Call
-    error: Exception
+    def __init__(self, call: Call, error: Exception) -> None:
+        self.call = call
+        self.error = error
 
 
 class FailedCalls:
@@ -43,8 +44,8 @@ class FailedCalls:
             return
         self._quiet_until = now + QUIET_S
         unlogged, self._unlogged = self._unlogged + len(failures) - 1, 0
-        call, error = failures[0]
-        request = call.request
+        error = failures[0].error
+        request = failures[0].call.request
         log.error(
             "internal error: action %d (%s) with the fields %s raised, and was answered internal_error; %d more since "
             "the last such line",

@@ -23,6 +23,9 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
         assert "runs already" in qctl("cluster", "start", "--dir", folder, "--port", port)
         assert "leads" in qctl("cluster", "transfer-leader", "--port", port + 1)
         assert f"node {leader['node_id']} leads," not in qctl("cluster", "status", "--port", port)
+        assert "node 2 leads" in qctl("cluster", "transfer-leader", 2, "--port", port)
+        assert "node 2 leads already" in qctl("cluster", "transfer-leader", 2, "--port", port)
+        assert "leads" in qctl("cluster", "transfer-leader", "--port", port)
         said = qctl("cluster", "transfer-leader", "9", "--port", port, code=1)
         assert "node 9 does not vote, so it can't lead" in said
         assert "no member any more" in qctl("cluster", "remove-node", leader["node_id"], "--port", port + 2)

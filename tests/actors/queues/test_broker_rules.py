@@ -12,7 +12,7 @@ from actors.queues.clocks import STALE_ALARMS_MAX
 from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.replicated import REPLICATED_S
-from quorate.protocol import Action, ProduceItem, Request
+from quorate.protocol import TIME_MAX_S, Action, ProduceItem, Request
 from storage.queue_state import ALL_READY
 from storage.records import Clear, Place
 from tests.actors.queues.shard import NOBODY, Shard
@@ -23,7 +23,10 @@ QUEUES = ["a", "b"]
 
 @dataclass
 class ModelMessage:
-    """What a person would write down about a message."""
+    """What a person would write down about a message.
+
+    It was delivered `before` times until it came into its queue, and `deliveries` times since; it is to last so long (s).
+    """
 
     msg_id: int
     queue: str
@@ -38,6 +41,8 @@ class ModelMessage:
     drops: str | None = None
     keeps: bool = False
     nacks: int = 0
+    lasts: float = 0.0
+    before: int = 0
     dead: dict[str, Any] | None = None
 
 
@@ -86,7 +91,8 @@ class Model:
         m.dead = {"queue": m.queue, "at": now, "deliveries": m.deliveries}
         if reason is not None:
             m.dead["reason"] = reason
-        m.queue, m.due, m.expires, m.deliveries, m.key = self.dead_letter[m.queue], now, now + 3600, 0, None
+        m.before += m.deliveries
+        m.queue, m.due, m.expires, m.deliveries, m.key = self.dead_letter[m.queue], now, TIME_MAX_S, 0, None
         m.flying_until, m.drops, m.nacks = None, None, 0
 
     def move(self, m: ModelMessage, to: str | None, now: float) -> bool:
@@ -99,9 +105,11 @@ class Model:
             return False
         if 0 < self.max_size.get(target, 0) <= len(there):
             return False
+        m.lasts = m.lasts if to is None else 3600
+        m.before += m.deliveries
         m.queue, m.due, m.deliveries, m.dead, m.is_given_back = target, max(m.due, now), 0, None, False
         m.nacks = 0
-        m.expires = m.due + 3600
+        m.expires = m.due + m.lasts
         return True
 
     def is_held(self, m: ModelMessage) -> bool:
@@ -218,13 +226,14 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                     *(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key),
                     drops=drops,
                     keeps=keeps and not retry,
+                    lasts=delay + ttl,
                 )
             )
         elif name == "consume":
             reply = shard.ask(Action.CONSUME, queue=values[0], count=values[1])
             expected = model.consume(values[0], values[1], shard.now)
             got = [(m["msg_id"], m["deliveries"]) for m in reply.get("messages", ())]
-            assert got == [(m.msg_id, m.deliveries) for m in expected]
+            assert got == [(m.msg_id, m.before + m.deliveries) for m in expected]
         elif name == "move" and made:
             msg_id, queue, to = made[values[0] % len(made)], values[1], values[2]
             reply = shard.ask(Action.MOVE, queue=queue, to=to, msg_id=msg_id, create=True)
@@ -255,13 +264,13 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             named: dict[str, Any] = {"msg_id": msg_id}
             meant = values[1]
             if meant is not None:
-                meant = named["delivery"] = max(found[0].deliveries + meant, 0) if found else 1
+                meant = named["delivery"] = max(found[0].before + found[0].deliveries + meant, 0) if found else 1
                 if len(steps) % 2:
                     named = {"msg_ids": [msg_id, msg_id], "delivery": [meant, 1000]}
-            is_meant = meant is None or (bool(found) and meant == found[0].deliveries)
+            is_meant = meant is None or (bool(found) and meant == found[0].before + found[0].deliveries)
             flying = bool(found) and found[0].flying_until is not None and is_meant
             if name == "confirm":  # also of a delivery that is not known: then its record was lost
-                found = [m for m in found if meant is None or m.deliveries <= meant]
+                found = [m for m in found if meant is None or m.before + m.deliveries <= meant]
                 assert shard.ask(Action.CONFIRM, **named)["confirmed"] == len(found)
                 model.messages = [m for m in model.messages if m not in found]
             elif name == "bury":

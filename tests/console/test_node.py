@@ -149,7 +149,7 @@ def test_a_node_without_a_leader_is_not_ready_with_an_access_file_and_without(
         wait_for(lambda: asked(ports[1], "/healthz")[0] == 200, 20)
         time.sleep(1.0)
         assert asked(ports[1], "/readyz") == (503, "no leader\n")
-        assert asked(ports[2], "/readyz") == (200, "ok\n")
+        wait_for(lambda: asked(ports[2], "/readyz") == (200, "ok\n"), 20)
         cluster.nodes[3].kill()
         wait_for(lambda: asked(ports[2], "/readyz") == (503, "no leader\n"), 20)
         cluster.nodes[3].start()

@@ -25,7 +25,7 @@ QUEUES = ["a", "b"]
 class ModelMessage:
     """What a person would write down about a message.
 
-    It was delivered `before` times until it came into its queue, and `deliveries` times since; it is to last so long (s).
+    It was delivered `before` times until it came into its queue, `deliveries` times since, and is to last so long (s).
     """
 
     msg_id: int

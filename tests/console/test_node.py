@@ -143,6 +143,7 @@ def test_a_node_without_a_leader_is_not_ready_with_an_access_file_and_without(
             node.start()
         for port in ports.values():
             wait_for(lambda port=port: asked(port, "/readyz") == (200, "ok\n"), 20)  # type: ignore[misc]
+        wait_for(lambda: "1 voter, 2 voter, 3 voter" in cluster.nodes[1].log, 20)
         cluster.nodes[1].stop()
         shutil.rmtree(Path(str(cluster.nodes[1].config["data_dir"])))
         cluster.nodes[1].start()  # with another disk: the others refuse it

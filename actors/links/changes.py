@@ -14,6 +14,9 @@ MANY: Final = 8
 """So many changes within that time are told one by one; what a node that starts or stops makes are fewer."""
 
 
+NODES_MAX: Final = 1000
+
+
 class Changes:
     """Counts for each node, and says once a minute of which there are many; times are monotonic seconds."""
 
@@ -24,6 +27,9 @@ class Changes:
 
     def are_many(self, now: float, node_id: int) -> bool:
         """Note that the link to a node has come or gone; whether it has done so many times lately."""
+        if len(self._at) >= NODES_MAX:  # a node that belongs to no cluster hears whatever number a stranger says
+            self._at.clear()
+            self._told_at.clear()
         times = self._at.setdefault(node_id, deque(maxlen=MANY + 1))
         times.append(now)
         if len(times) <= MANY or now - times[0] >= WITHIN_S:

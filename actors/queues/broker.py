@@ -47,8 +47,8 @@ class Broker:
     the host tells it while it leads are those of `clock`.
 
     `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
-    its to answer: it gathers in `asked`, for the Replicator, and the host empties that. `failures`: calls that raised
-    and were answered `internal_error`; the host logs and empties them.
+    not its to answer: it gathers in `asked`, for the Replicator, and the host empties that. `failures`: calls that
+    raised and were answered `internal_error`; the host logs and empties them.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Links that come and go: many times a minute is said once a minute, and what a start or a stop makes is told each."""
 
-from actors.links.changes import MANY, WITHIN_S, Changes
+from actors.links.changes import MANY, NODES_MAX, WITHIN_S, Changes
 
 
 def test_many_changes_within_a_minute_are_told_once_a_minute() -> None:
@@ -17,3 +17,10 @@ def test_many_changes_within_a_minute_are_told_once_a_minute() -> None:
 def test_changes_now_and_then_are_told_each() -> None:
     changes = Changes(lambda node_id: None)
     assert not any(changes.are_many(number * WITHIN_S / MANY, 2) for number in range(100))
+
+
+def test_however_many_numbers_strangers_say_they_take_little_memory() -> None:
+    changes = Changes(lambda node_id: None)
+    for node_id in range(10 * NODES_MAX):
+        changes.are_many(0.0, node_id)
+    assert len(changes._at) <= NODES_MAX

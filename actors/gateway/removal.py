@@ -22,7 +22,7 @@ class Removal:
         self._is_alone = False
 
     def told(self, message: NodeRemoved) -> None:
-        """Serve nobody from now on but those who look at this node: others would wait until they give up; or all."""
+        """Serve only those who ask about this node itself, since nobody else can be served here; or all again."""
         if message.node_id and not self.by:
             log.warning("node %d says that this node was removed: its clients are sent away", message.node_id)
         self.by, self._is_alone = message.node_id, False

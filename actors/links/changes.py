@@ -25,7 +25,7 @@ class Changes:
         self._at: dict[int, deque[float]] = {}
         self._told_at: dict[int, float] = {}
 
-    def are_many(self, now: float, node_id: int) -> bool:
+    def note(self, now: float, node_id: int) -> bool:
         """Note that the link to a node has come or gone; whether it has done so many times lately."""
         if len(self._at) >= NODES_MAX:  # a node that belongs to no cluster hears whatever number a stranger says
             self._at.clear()

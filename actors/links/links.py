@@ -257,7 +257,7 @@ class Links(LoopActor[ToLinks]):
         if contact.is_mate and fault != contact.last_fault:
             contact.last_fault = fault
             self._replicator.tell(PeerFault(contact.key, fault))
-            if not self._changes.are_many(self.runtime.monotonic(), contact.key):
+            if not self._changes.note(self.runtime.monotonic(), contact.key):
                 log.warning("node %d at %s: %s", contact.key, shown_address(*contact.address), fault)
         self.runtime.call_later(contact.failed(self.runtime.random()), lambda: self._dial(contact))
 
@@ -279,7 +279,7 @@ class Links(LoopActor[ToLinks]):
             link.send(answers)
         if contact.is_mate:
             contact.last_fault = ""
-            if not self._changes.are_many(self.runtime.monotonic(), contact.key):
+            if not self._changes.note(self.runtime.monotonic(), contact.key):
                 log.info("linked to node %d at %s", contact.key, shown_address(*contact.address))
             if contact.said != (now := self._known.hello(contact.node_id, contact.shard)):
                 link.renew(now)  # what it was told is not true any more
@@ -322,7 +322,7 @@ class Links(LoopActor[ToLinks]):
         for other in self.incoming.of_node(hello.node_id):
             if other is not link and other.peer is not None and other.peer.disk_id == hello.disk_id:
                 other.close("it has dialled again")
-                self._changes.are_many(self.runtime.monotonic(), hello.node_id)
+                self._changes.note(self.runtime.monotonic(), hello.node_id)
         link.accept(self._known.hello(hello.node_id, self._known.greeting.shard))
         contact = self._contacts.get(hello.node_id)
         if contact is None:

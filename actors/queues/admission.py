@@ -34,7 +34,8 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 class Admission:
     """Of one owner. `ledger` answers, `router` takes back, `pieces` has what is under way; the disk is full for the
     reason `disk_full`, with so much room left, of which the last `low_bytes` are for what nobody asked for.
-    `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any.
+    `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any. `failed`:
+    the calls that raised.
     """
 
     ledger: Ledger

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep, twice
 from net.protocols.json_payload import UNREADABLE, plain_payload, read_on, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, RequestAsItCame
-from net.protocols.json_unknown import OF_SESSIONS, without_unknown
+from net.protocols.json_unknown import OF_SESSIONS, READING_ERRORS, without_unknown
 from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import (
     AFTER_BYTES_MAX,
@@ -46,9 +46,6 @@ STEP_BYTES: Final = 512 << 10
 
 ANY_DEPTH: Final = -1
 """For how deep a request may be: it is known not to be too deep."""
-
-READING_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise on what they read."""
 
 DEEP: Final = "nested too deep"
 NOUGHT: Final = msgspec.Raw(b"0")

@@ -18,13 +18,13 @@ from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_payload import shown
 from net.protocols.json_reading import (
     LARGE_BODY_BYTES,
-    READING_ERRORS,
     SHOWN_BYTES_MAX,
     Judging,
     decode_request,
     decode_whole,
 )
 from net.protocols.json_shapes import Loose
+from net.protocols.json_unknown import READING_ERRORS
 from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits, Session
 from quorate.log_replies import LogReplyWithEntries
 from quorate.protocol import (

@@ -21,6 +21,8 @@ IGNORED_NAME_MAX: Final = 64
 """So many unknown fields are ignored, with names of so many characters: their client is told them again."""
 
 READING_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise on what they read."""
+
 _texts_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 

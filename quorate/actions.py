@@ -255,6 +255,13 @@ NEEDS_SPACE: Final = frozenset(facts.action for facts in TABLE if facts.needs_sp
 REPEATABLE: Final = frozenset(facts.action for facts in TABLE if facts.is_repeatable)
 LOOKS: Final = frozenset(f.action for f in TABLE if not f.writes and not f.asks_node and f.action != Action.CLUSTER)
 """What the leader answers and nothing changes by: asked again without a thought."""
+CHANGE_NOTHING: Final = frozenset(
+    facts.action
+    for facts in TABLE
+    if not facts.writes and facts.action not in (Action.CLUSTER, Action.NODE_INIT, Action.NODE_LEAVE)
+)
+"""Whatever becomes of a try, nothing is to be known of it."""
+
 NAMES: Final[dict[int, str]] = {int(facts.action): facts.name for facts in TABLE}
 
 ANY_NODE: Final = frozenset(facts.action for facts in TABLE if facts.any_node)

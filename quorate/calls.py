@@ -1,10 +1,11 @@
 """What each method of a client asks, and how its reply is read: once, for the sync and the async client."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quorate.actions import LONG_REPLIES
-from quorate.errors import RefusedError
+from quorate.errors import RefusedError, UnknownOutcomeError
 from quorate.messages import (
     NEVER,
     RETRY_S,
@@ -22,6 +23,9 @@ from quorate.messages import (
 )
 from quorate.payload import to_wire
 from quorate.protocol import Action, ErrorWord
+
+CLOCKS_S: Final = 5.0
+"""So far this machine's clock and the leader's may be apart, where a lease is said to run."""
 
 PAGE: Final = 100
 """Messages that `browse` asks for at once."""
@@ -73,16 +77,31 @@ def watch(queue: str | Sequence[str], wait: float) -> Ask[str | None]:
 
 def confirm(messages: Message | int | Key | Iterable[Message | int], held: bool = False) -> Ask[int]:
     """How many were there, or, with `held`, in flight."""
-    named, asked = settled_of(messages)
+    listed = messages if isinstance(messages, Message | int | Key) or messages is None else list(messages)
+    named, asked = settled_of(listed)
     if not asked:
         return Ask(Action.CONFIRM, None, lambda reply: 0)
 
     def read(reply: Reply) -> int:
-        if reply.get("was_repeated"):  # what is neither there nor in other hands was confirmed by an earlier try
-            return asked - int(reply.get("elsewhere", 0))
-        return int(reply["confirmed"])
+        confirmed, elsewhere = int(reply["confirmed"]), int(reply.get("elsewhere", 0))
+        gone = asked - confirmed - elsewhere
+        if not reply.get("was_repeated") or gone <= 0:
+            return confirmed
+        if not _are_leased(listed):
+            reason = (
+                f"{gone} of {asked} messages are gone: an earlier try has confirmed them, or somebody else has since"
+            )
+            raise UnknownOutcomeError(reason, reply)
+        return confirmed + gone  # nobody else could have had them: an earlier try has confirmed them
 
     return Ask(Action.CONFIRM, {**named, "held": held or None}, read)
+
+
+def _are_leased(messages: Any) -> bool:
+    """Whether none of them can have been handed out to somebody else by now: their first leases still run."""
+    listed = [messages] if isinstance(messages, Message | int | str) else messages
+    leased_until = time.time() + CLOCKS_S
+    return all(isinstance(one, Message) and one.due_at > leased_until for one in listed)
 
 
 def release(

@@ -265,8 +265,10 @@ class Client:
         """Acknowledge one message or several; returns how many of them were there to be confirmed.
 
         A message that has been handed out to somebody else since is not: its lease was over. When the answer was lost
-        and the request repeated, those that are gone count: the first try had confirmed them. `held`: of those that are
-        in flight alone; `NotInFlightError` where none is, whose reply has the `state` and `deliveries` of the first.
+        and the request repeated, messages that are gone count where their leases still run: the first try had confirmed
+        them. Where these may be over `UnknownOutcomeError` is raised: it may have been somebody else. `held`: of those
+        that are in flight alone; `NotInFlightError` where none is, whose reply has the `state` and `deliveries` of the
+        first.
         """
         return self._settle("confirm", message, calls.confirm(message, held))
 

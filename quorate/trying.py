@@ -6,7 +6,7 @@ the async client host it, each with its own way to a node.
 
 from typing import Any, Final
 
-from quorate.actions import REPEATABLE, WAITS
+from quorate.actions import CHANGE_NOTHING, REPEATABLE, WAITS
 from quorate.errors import ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError, refused
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
@@ -41,6 +41,12 @@ PATIENCE_MAX_S: Final = 4.0
 UNREADABLE: Final = (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON)
 """Refusals behind which a connection closes."""
 
+ALWAYS: Final = (ErrorWord.FIELD, ErrorWord.TIME, ErrorWord.NOT_SUPPORTED, *UNREADABLE)
+"""Refusals of what a request says: whoever was asked before has refused it, too."""
+
+NOT_DONE: Final = (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)
+"""Refusals that say that it may be done later, or elsewhere."""
+
 
 class Trying:
     """Times are monotonic seconds. `shard_map` None: any node is asked.
@@ -50,6 +56,9 @@ class Trying:
     """
 
     was_repeated = _had_no_leader = False
+    _refusal: dict[str, Any] | None = None
+    """The last of those that say that it may be done later."""
+
     _redirects = _not_let_in = _not_reached = 0
     _pause_s = PAUSE_MIN_S
 
@@ -87,6 +96,11 @@ class Trying:
     def _until(self) -> float:
         return self._begun + self._wait_s + self._timeout_s
 
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether an earlier try may have done something."""
+        return self.was_repeated and self._action not in CHANGE_NOTHING
+
     def next(self, now: float) -> tuple[dict[str, Any], float, float]:
         """Say what is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
         if not self._wait_s:
@@ -98,11 +112,16 @@ class Trying:
 
     def _patient(self, body: dict[str, Any], left_s: float) -> dict[str, Any]:
         """Let the node that is asked say in time that nobody leads, where it would wait for too long by itself."""
-        patience_s = max(left_s - ANSWER_S, left_s / 2)
+        patience_s = max(left_s - self._answer_s, 0.001)
         is_needed = self._had_no_leader or self._timeout_s <= PATIENCE_MAX_S
         if not is_needed or patience_s > PATIENCE_MAX_S or "patience" in body:
             return body
         return {**body, "patience": round(patience_s, 3)}
+
+    @property
+    def _answer_s(self) -> float:
+        """How much of its time is left for the last try's answer."""
+        return min(ANSWER_S, self._timeout_s / 6)
 
     def connect_s(self, left_s: float) -> float:
         """How long connecting may take, of a try that may take so long."""
@@ -125,10 +144,13 @@ class Trying:
             raise UnknownOutcomeError(str(lost)) from lost
         self._not_reached = 0 if lost.was_sent else self._not_reached + 1
         has_tried_all = not self._retry_connect and self._not_reached >= len(self._nodes)
-        if has_tried_all or now + self._pause_s > self._until:
-            kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
-            raise kind(str(lost)) from lost
         self.was_repeated = self.was_repeated or lost.was_sent
+        if has_tried_all or now + self._pause_s > self._until:
+            if self._is_unknown:
+                raise UnknownOutcomeError(str(lost)) from lost
+            if self._refusal is not None:  # it says more than that the last try had no time
+                raise refused(self._refusal) from lost
+            raise ConnectionFailedError(str(lost)) from lost
         return self._paused()
 
     def replied(self, now: float, reply: dict[str, Any]) -> float | None:
@@ -138,8 +160,12 @@ class Trying:
             return None  # nearly always
         if self._is_nothing(reply) and now < self._begun + self._wait_s - WAIT_MIN_S:
             return 0.0  # a slice of the wait is over
-        if not self._may_try_again(reply) or now + self._pause_s > self._until:
+        if not self._may_try_again(reply):
             return None
+        if error in NOT_DONE:
+            self._refusal = reply
+        if now + self._pause_s + self._answer_s > self._until:
+            return None  # another could not be answered in time, and nobody would know what became of it
         self._lost_way()
         self._had_no_leader = error == ErrorWord.NO_LEADER
         if error == ErrorWord.REDIRECT and self._redirects < 1:
@@ -160,7 +186,10 @@ class Trying:
             return {**reply, "was_repeated": True} if self.was_repeated else reply
         error = reply.get("error")
         if error == ErrorWord.UNKNOWN_OUTCOME:
-            raise UnknownOutcomeError(f"{error}: {reply.get('reason', '')}", reply)
+            said = f"{error}: {reply.get('reason', '')}"
+            if self._action in CHANGE_NOTHING:
+                raise ConnectionFailedError(said)
+            raise UnknownOutcomeError(said, reply)
         is_held = error == ErrorWord.DUPLICATE_KEY and not reply.get("msg_ids")
         if self.was_repeated and self.is_keyed and is_held:
             if "msg_id" not in reply:
@@ -168,6 +197,10 @@ class Trying:
             return None
         if self.was_repeated and error == ErrorWord.NO_SUCH_READER and self._body.get("command") == "forget":
             return {"code": 0, "was_repeated": True}  # as that one
+        if self._is_unknown and error not in (*ALWAYS, ErrorWord.DUPLICATE_KEY):
+            raise UnknownOutcomeError(
+                f"a try may have been done, and the last: {error}: {reply.get('reason', '')}", reply
+            )
         raise refused(reply)
 
     @property
@@ -225,7 +258,7 @@ class Trying:
         if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
             self.was_repeated = True
             return True
-        return error in (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)
+        return error in NOT_DONE
 
 
 def keeps_connection(nodes: Nodes, address: Address, reply: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """How the sync client asks: one request, tried over pooled connections until it is answered or its time is over."""
 
+import copy
 import time
 from typing import Any, Final
 
@@ -30,6 +31,13 @@ class Asking:
         self._map = ShardMap()
         self._timeout_s = timeout_s
         self._retry_connect = retry_connect
+
+    def within(self, timeout_s: float, *, retry_connect: bool) -> "Asking":
+        """Ask over the same connections, with other limits."""
+        limited = copy.copy(self)
+        limited._timeout_s = min(timeout_s, self._timeout_s)
+        limited._retry_connect = retry_connect and self._retry_connect
+        return limited
 
     def close(self) -> None:
         """Close the connections; the next request opens one again."""

@@ -7,6 +7,7 @@ released at once, or, delivered at most once, goes to the next consume of its qu
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -25,6 +26,7 @@ from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
 from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, fields_of, items_of
 from quorate.nodes import Address, Nodes
+from quorate.prefetched import Prefetched
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
@@ -44,10 +46,11 @@ class AsyncMessage(Message):
     """A `Message` of which `client` can say what became of it.
 
     As an async context manager it is confirmed when the block ends, and released when the block raises or is cancelled,
-    unless the block has settled it itself.
+    or has tried to say something else of it and failed. What the block has settled itself is left alone.
     """
 
     client: "AsyncClient" = field(kw_only=True, repr=False, compare=False)
+    _tried: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _spans: list[AbstractContextManager[None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -65,7 +68,7 @@ class AsyncMessage(Message):
                 self._spans.pop().__exit__(kind, error, traceback)
         if self._settled or not self.retry:
             return
-        if kind is None:
+        if kind is None and not self._tried:
             await self.confirm()
             return
         self._settled.append("released")
@@ -75,18 +78,26 @@ class AsyncMessage(Message):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was said already what becomes of it."""
+        """Whether a node has been told what becomes of it."""
         return bool(self._settled)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether it was to be told, and that failed."""
+        return bool(self._tried) and not self._settled
 
     async def confirm(self) -> bool:
         """Confirm that it is done; False: it was not this one's any more."""
+        self._tried.append("confirm")
+        confirmed = await self.client.confirm(self)
         self._settled.append("confirmed")
-        return await self.client.confirm(self) > 0
+        return confirmed > 0
 
     async def release(self, *, delay: float = 0.0) -> None:
         """Give it back, due after `delay` seconds."""
-        self._settled.append("released")
+        self._tried.append("release")
         await self.client.release(self, delay=delay)
+        self._settled.append("released")
 
     async def extend(self, retry: float | None = None) -> None:
         """Keep it for `retry` seconds from now; None: as long as a lease of it lasts."""
@@ -94,8 +105,9 @@ class AsyncMessage(Message):
 
     async def bury(self, reason: str | None = None) -> None:
         """Move it to the dead letter queue of its queue."""
-        self._settled.append("buried")
+        self._tried.append("bury")
         await self.client.bury(self, reason)
+        self._settled.append("buried")
 
 
 class AsyncClient:
@@ -248,22 +260,51 @@ class AsyncClient:
     ) -> AsyncIterator[AsyncMessage]:
         """As `Client.messages`: one after the other, of several queues in turn. Leave it by `aclose` or its task."""
         turns = Turns(queues)
-        taken: deque[AsyncMessage] = deque()
+        ahead: Prefetched[AsyncMessage] = Prefetched()
+        loop = asyncio.get_running_loop()
+        giving_back: asyncio.TimerHandle | None = None
         idle_since = time.monotonic()
         try:
             while True:
-                left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - time.monotonic())
-                if not taken:
+                now = time.monotonic()
+                if late := ahead.to_extend(now):
+                    if now < ahead.back_at and await self._have_extended(late):
+                        ahead.extended(now)
+                    else:
+                        self._not_handed_out(ahead.give_back())
+                if not len(ahead):
+                    left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - now)
                     if left_s <= 0:
                         return
-                    taken.extend(await self.consume_many(turns.asked, prefetch, wait=left_s))
-                    if not taken:
-                        continue
-                    turns.served(taken[0].queue)
-                yield taken.popleft()
+                    taken = await self.consume_many(turns.asked, prefetch, wait=left_s)
+                    if taken:
+                        turns.served(taken[0].queue)
+                        ahead.fetched(taken, time.monotonic())
+                    continue
+                message = ahead.next()
+                if ahead.back_at < math.inf:
+                    giving_back = loop.call_later(
+                        ahead.back_at - time.monotonic(), lambda: self._not_handed_out(ahead.give_back())
+                    )
+                yield message
+                if giving_back is not None:
+                    giving_back.cancel()
                 idle_since = time.monotonic()
         finally:
-            self._not_handed_out(taken)
+            if giving_back is not None:
+                giving_back.cancel()
+            self._not_handed_out(ahead.left())
+
+    async def _have_extended(self, late: dict[float, list[AsyncMessage]]) -> bool:
+        """Whether all of them are this client's still, and for longer."""
+        try:
+            for lease_s, messages in late.items():
+                if await self.extend(messages, lease_s) < len(messages):
+                    return False
+        except QuorateError as error:
+            log.debug("what was fetched ahead is let go: %s", error)
+            return False
+        return True
 
     async def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
         """As `Client.watch`."""

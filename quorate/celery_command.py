@@ -3,9 +3,8 @@
 import click
 
 import quorate.kombu  # noqa: F401  # it makes the scheme known
-from quorate.dead_letters import dead_letters_of
+from quorate.dead_letters import DEAD, dead_letters_of
 from quorate.errors import RefusedError
-from quorate.kombu_channel import DEAD
 
 
 @click.command("quorate")

@@ -6,10 +6,10 @@ everything that only looks, confirm, a produce that has a `key`, and consume: wh
 unless it was produced to be delivered at most once. Anything else raises `UnknownOutcomeError`.
 """
 
+import copy
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
 from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
+from quorate.prefetched import Ahead
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
@@ -103,6 +104,17 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def within(self, timeout: float, *, retry_connect: bool = True) -> "Client":
+        """Make a client with the same connections, whose requests have `timeout` (s) at most.
+
+        Raises TypeError, ValueError for a time that is none.
+        """
+        limited = copy.copy(self)
+        limited._asking = self._asking.within(check_seconds("timeout", timeout), retry_connect=retry_connect)
+        limited.after_fork()
+        forget_after_fork(limited)
+        return limited
 
     def close(self) -> None:
         """Close the connections; the next request opens one again."""
@@ -236,26 +248,29 @@ class Client:
     ) -> Iterator[DeliveredMessage]:
         """One message after the other, for as long as the loop goes on; of several queues in turn, so none starves.
 
-        `prefetch`: how many are taken at once; their leases run from then on. When the loop is left, what was taken and
-        not handed out is released. `wait`: end after so many seconds without a message; None: never.
+        `prefetch`: how many are taken at once. While the caller goes on asking for the next, the leases of those that
+        wait are extended; where it does not for two thirds of a lease, they are released, and so they are when the loop
+        is left. `wait`: end after so many seconds without a message; None: never.
         """
         turns = Turns(queues)
-        taken: deque[DeliveredMessage] = deque()
+        ahead = Ahead(self.extend, self._not_handed_out)
         idle_since = time.monotonic()
         try:
             while True:
-                left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - time.monotonic())
-                if not taken:
+                message = ahead.next()
+                if message is None:
+                    left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - time.monotonic())
                     if left_s <= 0:
                         return
-                    taken.extend(self.consume_many(turns.asked, prefetch, wait=left_s))
-                    if not taken:
-                        continue
-                    turns.served(taken[0].queue)
-                yield taken.popleft()
+                    taken = self.consume_many(turns.asked, prefetch, wait=left_s)
+                    if taken:
+                        turns.served(taken[0].queue)
+                        ahead.fetched(taken)
+                    continue
+                yield message
                 idle_since = time.monotonic()
         finally:
-            self._not_handed_out(taken)
+            ahead.close()
 
     def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
         """Return a queue of these that has a message, which is kept for this client for a second; None: none has."""

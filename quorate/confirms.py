@@ -5,16 +5,20 @@ so one thread alone waits for one request, and many together for two at most. `L
 of its own asks.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
+from quorate.background import started
 from quorate.client import Client
-from quorate.errors import ConnectionFailedError, UnavailableError
+from quorate.errors import ConnectionFailedError, UnavailableError, UnknownOutcomeError
 from quorate.messages import Message
 from quorate.protocol import BATCH_MAX
+
+log = logging.getLogger("quorate")
 
 AGAIN_S: Final = 0.5
 
@@ -96,14 +100,23 @@ class LaterConfirms(Generic[MessageT]):
         self._thread: threading.Thread | None = None
 
     def confirm(self, message: MessageT) -> None:
-        """Note that it is done."""
+        """Note that it is done. Where no thread can be started it is asked now."""
         with self._lock:
             self._waiting.append((message, time.monotonic() + message.retry))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True)
-                self._thread.start()
-            elif not self._is_asking:
-                self._lock.notify_all()
+            if self._thread is not None:
+                if not self._is_asking:
+                    self._lock.notify_all()
+                return
+            try:
+                self._thread = started(self._keep_confirming, "quorate-confirms")
+            except RuntimeError as error:
+                log.error("confirmations have no thread of their own: %s", error)
+                batch, self._waiting = self._waiting, []
+            else:
+                return
+        again = self._ask(batch)
+        with self._lock:
+            self._waiting[:0] = again
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all is confirmed; whether it is."""
@@ -156,6 +169,9 @@ class LaterConfirms(Generic[MessageT]):
             self._told(messages, self._client.confirm(messages))
             return []
         except (ConnectionFailedError, UnavailableError) as error:
+            if isinstance(error, UnknownOutcomeError) and error.reply is not None and "confirmed" in error.reply:
+                self._told(messages, error)  # it was answered: asked again, it would be taken for somebody else's
+                return []
             now = time.monotonic()
             over = [message for message, until in batch if until <= now]
             if over:

@@ -19,22 +19,28 @@ log = logging.getLogger("quorate")
 class DeliveredMessage(Message):
     """A `Message` of which `client` can say what became of it.
 
-    As a context manager it is confirmed when the block ends, and released when the block raises, unless the block has
-    settled it itself.
+    As a context manager it is confirmed when the block ends, and released when the block raises, or has tried to say
+    something else of it and failed. What the block has settled itself is left alone.
     """
 
     client: "Client" = field(kw_only=True, repr=False, compare=False)
     is_worked_on: bool = field(default=False, kw_only=True, repr=False, compare=False)
     """A `Worker` has it, and says what becomes of it when its handler raises."""
 
+    _tried: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     _spans: list[AbstractContextManager[None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was said already what becomes of it."""
+        """Whether a node has been told what becomes of it."""
         return bool(self._settled)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether it was to be told, and that failed."""
+        return bool(self._tried) and not self._settled
 
     def __enter__(self) -> Self:
         if self.client.tracing is not None and not self.is_worked_on:
@@ -50,7 +56,7 @@ class DeliveredMessage(Message):
                 self._spans.pop().__exit__(kind, error, traceback)
         if self._settled or not self.retry:
             return
-        if kind is None:
+        if kind is None and not self._tried:
             self.confirm()
             return
         if self.is_worked_on:
@@ -62,13 +68,16 @@ class DeliveredMessage(Message):
 
     def confirm(self) -> bool:
         """Confirm that it is done; False: it was not this one's any more."""
+        self._tried.append("confirm")
+        confirmed = self.client.confirm(self)
         self._settled.append("confirmed")
-        return self.client.confirm(self) > 0
+        return confirmed > 0
 
     def release(self, *, delay: float = 0.0) -> None:
         """Give it back, due after `delay` seconds."""
-        self._settled.append("released")
+        self._tried.append("release")
         self.client.release(self, delay=delay)
+        self._settled.append("released")
 
     def extend(self, retry: float | None = None) -> None:
         """Keep it for `retry` seconds from now; None: as long as a lease of it lasts."""
@@ -76,5 +85,6 @@ class DeliveredMessage(Message):
 
     def bury(self, reason: str | None = None) -> None:
         """Move it to the dead letter queue of its queue."""
-        self._settled.append("buried")
+        self._tried.append("bury")
         self.client.bury(self, reason)
+        self._settled.append("buried")

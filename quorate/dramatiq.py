@@ -19,23 +19,30 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from quorate.client import Client
 from quorate.confirms import Confirms
-from quorate.dead_letters import reject
+from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, lapsed, reject, rest
 from quorate.delivered import DeliveredMessage
 from quorate.errors import (
+    HOPELESS,
     ConnectionFailedError,
-    NotAllowedError,
+    DuplicateKeyError,
     NotInFlightError,
     RefusedError,
+    TooLargeError,
     UnavailableError,
 )
+from quorate.interrupt import Interrupt
 from quorate.leases import Leases
 from quorate.messages import random_key
 from quorate.packing import packed, unpacked
 from quorate.protocol import BATCH_MAX, PRIORITY_MAX, ErrorWord
+from quorate.texts import said_by
 
 log = logging.getLogger("quorate.dramatiq")
 
 LEASE_S: Final = 60.0
+BRIEF_S: Final = 3.0
+"""What a worker says of a message has so long, and is tried again: a worker that stops may wait for two of these."""
+
 JOIN_INTERVAL_MS: Final = 20
 
 
@@ -44,7 +51,7 @@ class QuorateBroker(Broker):
 
     `lease`: seconds after which the messages of a worker that is not heard of any more begin again. Without
     `broker_priority` among a message's options the actor's `priority` orders the whole queue, lower first, not only
-    what a worker has fetched.
+    what a worker has fetched. `max_lapses`: of so many deliveries that lapsed a message is dead (None: never by that).
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class QuorateBroker(Broker):
         client: Client | None = None,
         namespace: str = "dramatiq",
         lease: float = LEASE_S,
+        max_lapses: int | None = LAPSES_MAX,
         middleware: list[Middleware] | None = None,
         **options: Any,
     ) -> None:
@@ -63,9 +71,13 @@ class QuorateBroker(Broker):
         self.client = client or Client(url, **options)
         self.namespace = namespace
         self.lease_s = lease
-        self.leases: Leases[DeliveredMessage] = Leases(self.client)
-        self.confirms = Confirms(self.client)
+        self.max_lapses = check_lapses(max_lapses)
+        self.brief = self.client.within(BRIEF_S)
+        self.leases: Leases[DeliveredMessage] = Leases(self.brief)
+        self.confirms = Confirms(self.brief)
         self.queues: dict[str, None] = {}
+        self.is_away = False
+        self._following = _Following()
 
     def close(self) -> None:
         """Give its connections back. What is held comes again when its lease ends."""
@@ -78,7 +90,51 @@ class QuorateBroker(Broker):
 
     def dead_letters_of(self, queue_name: str) -> str:
         """Make the node's name of the queue's dead letter queue."""
-        return f"{self.queue_of(queue_name)}.XQ"
+        return dead_letters_of(self.queue_of(queue_name))
+
+    def emit_before(self, signal: str, *args: Any, **kwargs: Any) -> None:
+        """Tell the middleware. A worker that stops waits for no node, and a signal that fails holds nothing."""
+        if signal == "worker_shutdown":
+            for thread in list(args[0].consumers.values()):
+                if isinstance(thread.consumer, QuorateConsumer):
+                    thread.consumer.stop()
+        try:
+            super().emit_before(signal, *args, **kwargs)
+        except BaseException:
+            if signal in ("ack", "nack") and isinstance(args[0], QuorateMessage):
+                args[0].let_go()
+            raise
+
+    def emit_after(self, signal: str, *args: Any, **kwargs: Any) -> None:
+        """Tell the middleware; and note in the message why what follows a task could not be stored, where that is so.
+
+        Retries, pipelines and callbacks are middleware that enqueues when a task has ended. dramatiq logs what they
+        raise, and acknowledges the task all the same.
+        """
+        if signal != "process_message":
+            super().emit_after(signal, *args, **kwargs)
+            return
+        message, failed = args[0], kwargs.get("exception") is not None
+        raised: list[BaseException] = []
+        not_stored: list[BaseException] = []
+        self._following.errors = not_stored
+        self._following.msg_id = message.delivered.msg_id if isinstance(message, QuorateMessage) else 0
+        try:
+            for middleware in reversed(self.middleware):
+                try:
+                    middleware.after_process_message(self, *args, **kwargs)
+                except Exception as error:
+                    self.logger.critical("Unexpected failure in after_%s of %r.", signal, middleware, exc_info=True)
+                    raised.append(error)
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            self._following.errors = None
+            if failed and not message.failed:
+                not_stored += raised  # whatever that was: there is no retry, and it is no dead letter
+            if not_stored and isinstance(message, QuorateMessage):
+                message.not_followed = not_stored[0]
 
     def declare_queue(self, queue_name: str) -> None:
         """Workers listen to it from now on. The node learns of it with its first message or worker."""
@@ -100,17 +156,24 @@ class QuorateBroker(Broker):
 
         Raises dramatiq's `ConnectionClosed` when no node can be reached; RefusedError when the node refuses.
         """
-        self.declare_queue(message.queue_name)
-        self.emit_before("enqueue", message, delay)
-        with _told_as_dramatiq_does():
-            self.client.produce(
-                self.queue_of(message.queue_name),
-                packed(message.encode()),
-                delay=None if not delay or delay < 0 else delay / 1000,
-                retry=self.lease_s,
-                priority=self._priority_of(message),
-                key=random_key(),
-            )
+        try:
+            self.declare_queue(message.queue_name)
+            self.emit_before("enqueue", message, delay)
+            with _told_as_dramatiq_does():
+                self.client.produce(
+                    self.queue_of(message.queue_name),
+                    packed(message.encode()),
+                    delay=None if not delay or delay < 0 else delay / 1000,
+                    retry=self.lease_s,
+                    priority=self._priority_of(message),
+                    key=self._following.key(message),
+                )
+        except DuplicateKeyError as error:
+            log.info("what follows a task is in its queue already: %s", error)  # it was run again for that
+        except BaseException as error:
+            if self._following.errors is not None:
+                self._following.errors.append(error)
+            raise
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -127,7 +190,7 @@ class QuorateBroker(Broker):
         try:
             with _told_as_dramatiq_does():
                 self.set_dead_letters(queue_name)
-        except NotAllowedError as error:
+        except RefusedError as error:
             log.warning("%s: its dead letters are copied, not moved: %s", queue_name, error.reason)
         return consumer
 
@@ -135,11 +198,13 @@ class QuorateBroker(Broker):
         """Let what is rejected from now on go to the dead letter queue. Raises `QuorateError`."""
         queue, dead_letter = self.queue_of(queue_name), self.dead_letters_of(queue_name)
         try:
-            if self.client.settings(queue)["dead_letter"] == dead_letter:
+            if self.brief.settings(queue)["dead_letter"] == dead_letter:
                 return
+        except UnavailableError:
+            raise
         except RefusedError:
             pass  # it is not there yet, or may not be looked at
-        self.client.configure(queue, dead_letter=dead_letter)
+        self.brief.configure(queue, dead_letter=dead_letter)
 
     def flush(self, queue_name: str) -> None:
         """Drop all messages of the queue, delayed and dead ones, too."""
@@ -192,12 +257,40 @@ class QuorateBroker(Broker):
             raise
 
 
-class QuorateMessage(MessageProxy):
-    """A message with the delivery by which the node knows it."""
+class _Following(threading.local):
+    """What a thread enqueues behind a task: behind which message, and why it could not be stored.
 
-    def __init__(self, message: Message[Any], delivered: DeliveredMessage) -> None:
+    `errors` None: what it enqueues now is of no such kind.
+    """
+
+    errors: list[BaseException] | None = None
+    msg_id = 0
+
+    def key(self, message: Message[Any]) -> str:
+        """Choose its key. Behind a task it is the same when that is run again for it: what was stored stands once."""
+        if self.errors is None or not self.msg_id:
+            return random_key()
+        return f"after.{self.msg_id}.{message.message_id}.{message.options.get('retries', 0)}"
+
+
+class QuorateMessage(MessageProxy):
+    """A message with the delivery by which the node knows it.
+
+    `not_followed`: why what follows the task could not be stored. `until`: so long it is tried to say what becomes of
+    it (monotonic s), once that no node has answered.
+    """
+
+    not_followed: BaseException | None = None
+    until: float | None = None
+
+    def __init__(self, message: Message[Any], delivered: DeliveredMessage, consumer: "QuorateConsumer") -> None:
         super().__init__(message)
         self.delivered = delivered
+        self.consumer = consumer
+
+    def let_go(self) -> None:
+        """Hold it no more: it comes again when its lease ends."""
+        self.consumer._drop(self.delivered)
 
 
 class QuorateConsumer(Consumer):
@@ -212,6 +305,11 @@ class QuorateConsumer(Consumer):
         self._lock = threading.Condition()
         self._held: dict[int, DeliveredMessage] = {}
         self._fetched: deque[DeliveredMessage] = deque()
+        self._interrupt = Interrupt()
+
+    def stop(self) -> None:
+        """Fetch nothing more, and try once at most to say what becomes of a message."""
+        self._interrupt.set()
 
     def __next__(self) -> QuorateMessage | None:
         """Return the next message; None after the time-out, or for one that could not be read and is dead by now."""
@@ -220,14 +318,17 @@ class QuorateConsumer(Consumer):
         if not self._fetched:
             return None
         delivered = self._fetched.popleft()
-        try:
-            return QuorateMessage(self._checked(Message.decode(unpacked(delivered.data))), delivered)
-        except Exception:  # whatever an encoder raises
-            log.exception("message %d of %s can't be read, and goes to the dead letters", delivered.msg_id, self._queue)
-            self._drop(delivered)
-            with _told_as_dramatiq_does():
-                self._reject(delivered, "it can't be decoded")
-            return None
+        why = lapsed(delivered, self._broker.max_lapses)
+        if why is None:
+            try:
+                return QuorateMessage(self._checked(Message.decode(unpacked(delivered.data))), delivered, self)
+            except Exception as error:  # whatever an encoder raises
+                why = f"it can't be decoded: {said_by(error)}"
+        log.error("message %d of %s goes to the dead letters: %s", delivered.msg_id, self._queue, why)
+        self._drop(delivered)
+        with _told_as_dramatiq_does():
+            self._reject(delivered, why)
+        return None
 
     def _checked(self, message: Message[Any]) -> Message[Any]:
         """Check a message. Raises ValueError for one that would end the threads that work on it."""
@@ -239,13 +340,16 @@ class QuorateConsumer(Consumer):
 
     def _fetch(self) -> None:
         with self._lock:
-            if len(self._held) >= self._prefetch:
+            is_stopping = self._interrupt.is_set
+            if len(self._held) >= self._prefetch or is_stopping:
                 self._lock.wait(self._timeout_s)
             room = self._prefetch - len(self._held)
-        if room <= 0:
+        if room <= 0 or is_stopping:
             return
         with _told_as_dramatiq_does():
-            messages = self._broker.client.consume_many(self._queue, room, wait=self._timeout_s)
+            messages = self._broker.brief.consume_many(
+                self._queue, room, wait=self._timeout_s, interrupt=self._interrupt
+            )
         self._broker.leases.take(messages)
         with self._lock:
             self._held.update((message.msg_id, message) for message in messages)
@@ -262,36 +366,61 @@ class QuorateConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         """Confirm that it is done. One that is another's by now, or gone, is left alone."""
-        self._settle(message, self._broker.confirms.confirm)
+        if not self._is_followed(message):
+            self._settle(message, self._broker.confirms.confirm)
 
     def nack(self, message: MessageProxy) -> None:
         """To the dead letter queue, with the exception as the reason."""
         error = getattr(message, "_exception", None)  # a message that is none of a consumer's has none
-        reason = "it was rejected" if error is None else f"{type(error).__name__}: {error}"
-        self._settle(message, lambda delivered: self._reject(delivered, reason))
+        reason = "it was rejected" if error is None else said_by(error)
+        if not self._is_followed(message):
+            self._settle(message, lambda delivered: self._reject(delivered, reason))
+
+    def _is_followed(self, message: MessageProxy) -> bool:
+        """Whether what follows the task could not be stored, so that the task is not done with: that is seen to here.
+
+        It is given back where that may be stored later, and is a dead letter where it never can be.
+        """
+        error = message.not_followed if isinstance(message, QuorateMessage) else None
+        if error is None:
+            return False
+        why = f"what follows it could not be stored: {said_by(error)}"
+        is_for_ever = not isinstance(error, ConnectionClosed | RefusedError) or (
+            isinstance(error, RefusedError) and (error.error in HOPELESS or isinstance(error, TooLargeError))
+        )
+        if is_for_ever and isinstance(error, Exception):
+            self._settle(message, lambda delivered: self._reject(delivered, why))
+        else:
+            self._settle(message, lambda delivered: rest(self._broker.brief, delivered, why))
+        return True
 
     def _settle(self, message: MessageProxy, say: Callable[[DeliveredMessage], None]) -> None:
-        """Say it and let go of the message. Where it can't be said now, dramatiq calls again."""
-        delivered = _delivered(message)
-        if delivered is None:
-            return
+        """Say it and let go of the message. Where it can't be said now, dramatiq calls again: for as long as its lease
+        may last, and no more when its worker stops."""
+        if not isinstance(message, QuorateMessage):
+            return  # it came from another broker, and means nothing here
+        delivered = message.delivered
         try:
             if delivered.retry:
                 with _told_as_dramatiq_does():
                     say(delivered)
-        except ConnectionClosed:
-            raise
-        except Exception:
+        except ConnectionClosed as error:
+            now = time.monotonic()
+            message.until = message.until or now + delivered.retry
+            if now < message.until and not self._interrupt.is_set:
+                raise
+            log.warning("message %d of %s comes again: %s", delivered.msg_id, self._queue, error)
+        except BaseException:
             self._drop(delivered)  # it comes again when its lease ends
             raise
         self._drop(delivered)
 
     def _reject(self, delivered: DeliveredMessage, reason: str) -> None:
-        reject(self._broker.client, delivered, reason, self._broker.dead_letters_of(self._name))
+        reject(self._broker.brief, delivered, reason, self._broker.dead_letters_of(self._name))
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """They come again at once, to whichever worker."""
-        self._release([one for message in messages if (one := _delivered(message)) is not None])
+        self._release([message.delivered for message in messages if isinstance(message, QuorateMessage)])
 
     def close(self) -> None:
         """Give back what was fetched and not handed out. It may be called again."""
@@ -306,10 +435,15 @@ class QuorateConsumer(Consumer):
         for message in messages:
             self._drop(message)
         lasting = [message for message in messages if message.retry]
-        if not lasting:
+        if not lasting or (self._interrupt.is_set and self._broker.is_away):
             return
         with _told_as_dramatiq_does(), suppress(NotInFlightError):  # their leases were over, or somebody has them
-            self._broker.client.release(lasting)
+            try:
+                self._broker.brief.release(lasting)
+            except ConnectionFailedError:
+                self._broker.is_away = True  # a worker that stops asks once, not for each of its queues
+                raise
+        self._broker.is_away = False
 
 
 @contextmanager
@@ -319,8 +453,3 @@ def _told_as_dramatiq_does() -> Iterator[None]:
         yield
     except (ConnectionFailedError, UnavailableError) as error:
         raise ConnectionClosed(error) from error
-
-
-def _delivered(message: MessageProxy) -> DeliveredMessage | None:
-    """None: it came from another broker, and means nothing here."""
-    return message.delivered if isinstance(message, QuorateMessage) else None

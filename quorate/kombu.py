@@ -23,16 +23,18 @@ from quorate.after_fork import forget_after_fork
 from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
+from quorate.dead_letters import LAPSES_MAX, check_lapses
 from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, UnavailableError
 from quorate.interrupt import Interrupt
-from quorate.kombu_channel import CLOSE_S, LEASE_S, Channel
+from quorate.kombu_channel import CLOSE_S, EVENT_S, LEASE_S, Channel
 from quorate.leases import Leases
 from quorate.protocol import Action
 
 log = logging.getLogger("quorate.kombu")
 
 TIMEOUT_S: Final = 10.0
+CONNECT_S: Final = 5.0
 SCHEME: Final = "quorate"
 TRANSPORT_ALIASES[SCHEME] = "quorate.kombu:Transport"
 
@@ -40,9 +42,9 @@ TRANSPORT_ALIASES[SCHEME] = "quorate.kombu:Transport"
 class Transport(virtual.Transport):
     """Talks to the node of its URL, and to those of the other URLs when that one is away.
 
-    `transport_options`: `lease` (s), `native_eta`, `invert_priority`, `prefix` (or the path of the URL and a dot),
-    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on, or `ssl_ca=`
-    and so on in the URL: kombu takes no other names there). The URL's password is the token.
+    `transport_options`: `lease` (s), `max_lapses`, `native_eta`, `invert_priority`, `prefix` (or the path of the URL
+    and a dot), `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on,
+    or `ssl_ca=` and so on in the URL: kombu takes no other names there). The URL's password is the token.
     """
 
     Channel = Channel
@@ -96,7 +98,7 @@ class Transport(virtual.Transport):
         """Connect. Raises `ConnectionFailedError`, and `RefusedError` for a token that is none."""
         here = (self.client.hostname or "127.0.0.1", int(self.client.port or self.default_port))
         options = self._options()
-        timeout_s = float(self.client.connect_timeout or CLOSE_S)
+        timeout_s = float(self.client.connect_timeout or CONNECT_S)
         with Client(nodes=[here], timeout=timeout_s, retry_connect=False, **options) as first:
             first.request(Action.LEADER)
         self._check(self.client.transport_options)
@@ -105,8 +107,11 @@ class Transport(virtual.Transport):
         nodes = [here, *(one for one in self._others() if one != here)]
         timeout_s = float(self.client.transport_options.get("timeout", TIMEOUT_S))
         self._broker = Client(nodes=nodes, timeout=timeout_s, consumer=socket.gethostname(), **options)
-        self.leases: Leases[DeliveredMessage] = Leases(self._broker)
-        self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self._broker, _told)
+        self.brief = self._broker.within(CLOSE_S)
+        self.event = self._broker.within(EVENT_S, retry_connect=False)
+        self.taking = self._broker.within(timeout_s, retry_connect=False)
+        self.leases: Leases[DeliveredMessage] = Leases(self.brief)
+        self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self.brief, _told)
         self.is_closed = False
         self._begin()
         super().establish_connection()
@@ -117,6 +122,7 @@ class Transport(virtual.Transport):
         """Raise TypeError, ValueError for an option that is none."""
         check_seconds("lease", options.get("lease", LEASE_S))
         check_seconds("timeout", options.get("timeout", TIMEOUT_S))
+        check_lapses(options.get("max_lapses", LAPSES_MAX))
         if not isinstance(options.get("prefix") or "", str):
             raise TypeError(f"prefix is {options['prefix']!r}, and a text is wanted")
 

@@ -24,6 +24,9 @@ BINDINGS_MAX: Final = 1000
 TABLE_S: Final = 1.0
 """So long it is believed what is bound to an exchange."""
 
+NOT_SEEN: Final = {"ready": 0, "delayed": 0, "in_flight": 0, "size": 0, "wait_status": False}
+"""What is known of a queue that may not be looked at: that it may be there."""
+
 NOT_THERE: Final = (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_QUEUE)
 
 Row = tuple[str, str | None, str]
@@ -53,11 +56,11 @@ class Bindings:
         return f"{self._prefix}kombu.bindings.{exchange}"
 
     def counts(self, queue: str) -> dict[str, Any] | None:
-        """Return a queue's counts and settings; None: there is none, or this client may not look."""
+        """Return a queue's counts and settings; None: there is none. One that this client may not look at has none."""
         try:
             return self._client.monitor(self._prefix + queue)
         except NotAllowedError:
-            return None
+            return dict(NOT_SEEN)  # who may not look at it must not take it for gone
         except RefusedError as error:
             if error.error == ErrorWord.NO_SUCH_QUEUE:
                 return None

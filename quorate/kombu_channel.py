@@ -4,22 +4,31 @@ import logging
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 from queue import Empty
 from typing import Any, Final
 
 import msgspec
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
-from kombu.utils.json import dumps
+from kombu.utils.json import dumps, loads
 
 from quorate.after_fork import forget_after_fork
-from quorate.dead_letters import dead_letters_of, reject
+from quorate.dead_letters import LAPSES_MAX, dead_letters_of, lapsed, reject
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, NotInFlightError, QuorateError, RefusedError, UnavailableError
+from quorate.errors import (
+    ConnectionFailedError,
+    DuplicateKeyError,
+    NotInFlightError,
+    QuorateError,
+    RefusedError,
+    UnavailableError,
+)
 from quorate.kombu_bindings import Bindings, Row
 from quorate.messages import NEVER, random_key
 from quorate.protocol import ErrorWord
 from quorate.taking import Taker
+from quorate.texts import said_by
 
 log = logging.getLogger("quorate.kombu")
 
@@ -30,10 +39,20 @@ UNLIMITED: Final = 64
 UNUSED_S: Final = 300.0
 """A queue that is to be deleted with its last consumer goes after so long without one."""
 
-CLOSE_S: Final = 5.0
+CLOSE_S: Final = 2.0
 """So long closing waits for what is under way."""
 
-DEAD: Final = ".XQ"
+EVENT_S: Final = 1.0
+"""An event that is for whoever listens now is not insisted upon for longer."""
+
+TRANSIENT: Final = 1
+"""AMQP's delivery mode of what need not be kept."""
+
+KEY: Final = "quorate_key"
+"""The property that has one publish's key from one of its tries to the next. It is not sent."""
+
+WHOLE: Final = "kombu"
+"""The only name in a message that plain JSON can't hold: it has all of it, as the text that kombu makes."""
 
 
 class QoS(virtual.QoS):
@@ -59,7 +78,13 @@ class Channel(virtual.Channel):
     supports_fanout = True
     do_restore = False
     body_encoding = "base64"
-    from_transport_options = (*virtual.Channel.from_transport_options, "native_eta", "invert_priority", "lease")
+    from_transport_options = (
+        *virtual.Channel.from_transport_options,
+        "native_eta",
+        "invert_priority",
+        "lease",
+        "max_lapses",
+    )
 
     native_eta = True
     """The node holds a message until its task's eta; else the worker does."""
@@ -68,6 +93,8 @@ class Channel(virtual.Channel):
     """0 is first, as kombu's Redis transport has it."""
 
     lease: float = LEASE_S
+    max_lapses: int | None = LAPSES_MAX
+    """A message of which so many deliveries have lapsed goes to the dead letters; None: never by that."""
 
     def __init__(self, connection: Any, **options: Any) -> None:
         super().__init__(connection, **options)
@@ -79,7 +106,8 @@ class Channel(virtual.Channel):
         self._ttls_ms: dict[str, int] = {}
         self._passing: dict[str, float] = {}
         self._bound: set[tuple[str, Row]] = set()
-        self._taker = Taker(connection.broker, self._room, self._arrived, connection.failed, self._keep)
+        self._own: set[str] = set()
+        self._taker = Taker(connection.taking, self._room, self._arrived, connection.failed, self._keep)
         forget_after_fork(self)
 
     def after_fork(self) -> None:
@@ -142,24 +170,38 @@ class Channel(virtual.Channel):
             self._release([message])
             return
         no_ack = queue in self._unacknowledged
-        try:
-            raw = self._raw(message, queue)
-            self.Message(dict(raw), channel=self)  # what another client has sent may be anything
-        except Exception as error:
-            log.error("message %d of %s can't be read, and is rejected: %s", message.msg_id, message.queue, error)
-            self._drop(_tag(message))
-            self._reject(message, f"it can't be read: {type(error).__name__}: {error}")
+        raw = self._read(message, queue)
+        if raw is None:
             return
         self.transport._deliver(raw, queue)
         if no_ack:
             self.acked(_tag(message))
 
+    def _read(self, message: DeliveredMessage, queue: str) -> dict[str, Any] | None:
+        """Give it as kombu has it. None: it can't be worked on, and is a dead letter with the reason."""
+        why = lapsed(message, self.max_lapses)
+        if why is None:
+            try:
+                raw = self._raw(message, queue)
+                self.Message(dict(raw), channel=self)  # what another client has sent may be anything
+            except Exception as error:
+                why = f"it can't be read: {said_by(error)}"
+            else:
+                return raw
+        log.error("message %d of %s is rejected: %s", message.msg_id, message.queue, why)
+        self._drop(_tag(message))
+        self._reject(message, why)
+        return None
+
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        message = self.transport.broker.consume(self._named(queue))
-        if message is None:
-            raise Empty
-        self._hold([message])
-        return self._raw(message, queue)
+        while True:
+            message = self.transport.broker.consume(self._named(queue))
+            if message is None:
+                raise Empty
+            self._hold([message])
+            raw = self._read(message, queue)
+            if raw is not None:
+                return raw
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:
         """Return the next message, or None."""
@@ -172,6 +214,8 @@ class Channel(virtual.Channel):
     def _raw(message: DeliveredMessage, queue: str) -> dict[str, Any]:
         """As kombu put it in; what another client has produced as if kombu had."""
         data = message.data
+        if isinstance(data, dict) and list(data) == [WHOLE] and isinstance(data[WHOLE], str):
+            data = loads(data[WHOLE])
         if not _is_kombus(data):
             is_bytes = isinstance(data, bytes)
             data = {
@@ -221,14 +265,14 @@ class Channel(virtual.Channel):
         if not lasting:
             return
         try:
-            self.transport.broker.release(lasting)
+            self.transport.brief.release(lasting)
         except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
 
     def _reject(self, message: DeliveredMessage, reason: str) -> None:
         """To the dead letters. Nothing is raised: it would end a worker, and the next one by the same message."""
         try:
-            reject(self.transport.broker, message, reason, dead_letters_of(message.queue, DEAD))
+            reject(self.transport.broker, message, reason, dead_letters_of(message.queue))
         except QuorateError as error:
             log.error("message %d of %s is not rejected, and comes again: %s", message.msg_id, message.queue, error)
 
@@ -263,23 +307,73 @@ class Channel(virtual.Channel):
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
         return encoded
 
+    def prepare_message(
+        self,
+        body: Any,
+        priority: int | None = None,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make a message. All tries of one publish give the same `properties`, and get the same key by them."""
+        properties = {} if properties is None else properties
+        properties.setdefault(KEY, random_key())
+        made: dict[str, Any] = super().prepare_message(
+            body, priority, content_type, content_encoding, headers, properties
+        )
+        return made
+
     def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
-        properties, headers = message["properties"], message.get("headers") or {}
+        properties, headers = dict(message["properties"]), message.get("headers") or {}
+        key = properties.pop(KEY, None) or random_key()
+        try:
+            self._put_once(queue, {**message, "properties": properties}, properties, headers, key)
+        except DuplicateKeyError:
+            log.info("a try before has put the message into %s", queue)  # that one's answer was lost
+
+    def _put_once(
+        self, queue: str, message: dict[str, Any], properties: dict[str, Any], headers: dict[str, Any], key: str
+    ) -> None:
         due_at = _eta_of(headers) if self.native_eta else None
         ttl_s = self._ttl_of(queue, properties, headers)
         if ttl_s is not None and due_at is not None:
             ttl_s = max(due_at - time.time(), 0.0) + ttl_s
         priority = self._get_message_priority(message)
-        self.transport.broker.produce(
+        produce = partial(
+            (self.transport.event if self._is_event(properties) else self.transport.broker).produce,
             self._named(queue),
-            _plain(message),
             delay=due_at,
             ttl=NEVER if ttl_s is None else ttl_s,
             retry=self.lease,
             priority=(-priority if self.invert_priority else priority) or None,
-            key=random_key(),
+            key=key,
             expire=None if ttl_s is None else "drop",
         )
+        text = dumps(message)
+        plain = _plain(text)
+        if plain is not None:
+            try:
+                produce(plain)
+            except (ValueError, OverflowError):  # it has more levels, or larger numbers, than the node takes
+                plain = None
+        if plain is None:
+            produce({WHOLE: text})
+
+    def _is_event(self, properties: dict[str, Any]) -> bool:
+        """Whether it is for whoever listens now: transient, and to an exchange with any number of queues."""
+        exchange = properties["delivery_info"].get("exchange")
+        return properties.get("delivery_mode") == TRANSIENT and self.typeof(exchange).type in ("topic", "fanout")
+
+    def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
+        """Publish a message. An event is not insisted upon: a worker would try for ever, and could not be stopped."""
+        try:
+            return super().basic_publish(message, exchange, routing_key, **options)
+        except (ConnectionFailedError, UnavailableError) as error:
+            if not self._is_event(message["properties"]):
+                raise
+            log.debug("an event for %s is not sent: %s", exchange, error)
+            return None
 
     def _ttl_of(self, queue: str, properties: dict[str, Any], headers: dict[str, Any]) -> float | None:
         """Seconds; None: it does not expire. A task that says when it does goes to its worker, which revokes it."""
@@ -295,6 +389,10 @@ class Channel(virtual.Channel):
             self._put(queue, message, **options)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        if self._is_own(exchange, routing_key, routing_key):
+            rows = [queue for key, _, queue in self.get_table(exchange) if key == routing_key]
+            if not rows and (routing_key in self._own or self._has_queue(routing_key)):
+                return [routing_key]
         if exchange and not self.typeof(exchange).lookup(self.get_table(exchange), exchange, routing_key, default):
             self.bindings.forget(exchange)  # who wants it may have come just now
         found: list[str] = super()._lookup(exchange, routing_key, default)
@@ -388,7 +486,15 @@ class Channel(virtual.Channel):
         )
         super().queue_bind(queue, exchange, routing_key, arguments, **options)
 
+    def _is_own(self, exchange: str, routing_key: str, queue: str) -> bool:
+        """Whether that is how Celery binds a queue that is only named: to an exchange of its own, by its name."""
+        return exchange == routing_key == queue and self.typeof(exchange).type == "direct"
+
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        has_terms = queue in self._ttls_ms or queue in self._passing
+        if self._is_own(exchange, routing_key, queue) and not has_terms:
+            self._own.add(queue)  # whoever publishes knows by the names
+            return
         self._bound.add((exchange, (routing_key, pattern, queue)))
         self.bindings.bind(exchange, (routing_key, pattern, queue), self._ttls_ms.get(queue))
 
@@ -397,6 +503,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """No more of the exchange goes to the queue."""
         exchange = exchange or "amq.direct"
+        self._own.discard(queue)
         self.state.binding_delete(queue, exchange, routing_key)
         self.bindings.unbind(exchange, self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments))
 
@@ -428,9 +535,18 @@ def _tag(message: DeliveredMessage) -> str:
     return f"{message.msg_id}.{message.deliveries}"
 
 
-def _plain(message: dict[str, Any]) -> Any:
-    """Make what JSON can hold of it; kombu knows how it says dates and the like."""
-    return msgspec.json.decode(dumps(message))
+def _plain(text: str) -> Any:
+    """Make the JSON of a message that any client can read. None: plain JSON can't hold it.
+
+    Dates, numbers and bytes that kombu wraps would be no such any more; halves of surrogate pairs, NaN and Infinity
+    have no place in it.
+    """
+    if '"__type__"' in text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _eta_of(headers: dict[str, Any]) -> float | None:

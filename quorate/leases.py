@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
+from quorate.background import started
 from quorate.client import Client
 from quorate.errors import NotInFlightError
 from quorate.hands import Hands
@@ -63,8 +64,10 @@ class Leases(Generic[MessageT]):
             if any(message.retry and now + message.retry / 3 < self._wakes_at for message in messages):
                 self._lock.notify_all()
             if self._thread is None and not self._has_ended:
-                self._thread = threading.Thread(target=self._keep_extending, name="quorate-leases", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread = started(self._keep_extending, "quorate-leases")
+                except RuntimeError as error:  # the next message tries again
+                    log.error("%d messages are not kept in flight: %s", len(self._hands), error)
 
     def drop(self, message: MessageT) -> bool:
         """Keep it no longer; False: this delivery was not held."""

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 from quorate.checking import check_names
 from quorate.payload import from_wire, to_wire
 from quorate.protocol import BATCH_MAX, HEADER_BYTES_MAX, HEADERS_MAX, REASON_MAX, TIME_MAX_S
+from quorate.texts import storable, text_of
 
-NEVER: Final = float(TIME_MAX_S)
+NEVER: Final = TIME_MAX_S
 """The `ttl` of a message that does not expire: the last second of the year 9999."""
 
 RETRY_S: Final = 60.0
@@ -24,7 +25,7 @@ class Message:
     """A delivered message: `data` as it was produced, `deliveries` how often it was handed out, this time included.
 
     `deliveries` goes on counting when the message is moved or becomes a dead letter; `deliveries_here` counts those
-    since it came into this queue.
+    since it came into this queue, and `nacks` how often it was given back there.
 
     Instants are Unix seconds: `due_at` is until when it is in flight for who got it, `retry` by how many seconds a
     delivery is repeated, 0: it was delivered at most once, and is gone. `dead` of a dead letter says where it was:
@@ -44,6 +45,12 @@ class Message:
     retry: float = 0.0
     dead: dict[str, Any] | None = None
     deliveries_here: int = 0
+    nacks: int = 0
+
+    @property
+    def lapses(self) -> int:
+        """How many of its deliveries here have lapsed: their leases ended, and nothing was said of them."""
+        return max(self.deliveries_here - 1 - self.nacks, 0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
@@ -109,6 +116,7 @@ def fields_of(item: dict[str, Any]) -> dict[str, Any]:
         "retry": item["retry"],
         "dead": item.get("dead"),
         "deliveries_here": item.get("deliveries_here", item["deliveries"]),
+        "nacks": item.get("nacks", 0),
     }
 
 
@@ -154,22 +162,24 @@ def batch_of(messages: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def checked_headers(headers: dict[str, str] | None) -> dict[str, str] | None:
-    """Headers as they may be sent. Raises TypeError, ValueError."""
+    """Headers as they may be sent, and stored. Raises TypeError, ValueError."""
     if not headers:
         return None
     if not isinstance(headers, dict):
         raise TypeError(f"headers is a {type(headers).__name__}, and names with texts are wanted: {headers!r}")
     size = 0
+    found = {}
     for name, text in headers.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise TypeError(f"headers: {name!r}: {text!r} is no pair of texts")
         if not name:
             raise ValueError("headers: a name is empty")
-        size += len(name.encode()) + len(text.encode())
-    if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
+        found[storable(name)] = stored = storable(text)
+        size += len(storable(name).encode()) + len(stored.encode())
+    if len(found) > HEADERS_MAX or size > HEADER_BYTES_MAX:
         limits = f"{HEADERS_MAX} names and {HEADER_BYTES_MAX} bytes"
-        raise ValueError(f"headers: {len(headers)} names and {size} bytes, and {limits} are allowed")
-    return headers
+        raise ValueError(f"headers: {len(found)} names and {size} bytes, and {limits} are allowed")
+    return found
 
 
 def queues_of(queue: str | Sequence[str]) -> dict[str, Any]:
@@ -219,6 +229,6 @@ def random_key() -> str:
     return base64.b64encode(os.urandom(12)).decode()
 
 
-def reason_of(reason: str | None) -> str | None:
-    """Why a message is buried, as much of it as is noted."""
-    return None if reason is None else str(reason)[:REASON_MAX]
+def reason_of(reason: object) -> str | None:
+    """Why a message is buried, as much of it as is noted and as can be stored."""
+    return None if reason is None else storable(text_of(reason)[:REASON_MAX])[:REASON_MAX]

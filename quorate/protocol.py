@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 RELATIVE_TIME_LIMIT_S: Final = 1_000_000_000
 """`delay` and `ttl` below this are seconds from now, others are Unix seconds (it is September 2001)."""
 
-TIME_MAX_S: Final = 253_402_300_799
+TIME_MAX_S: Final = 253_402_300_799.0
 """The last second of the year 9999: no instant lies past it."""
 
 MSG_ID_MAX: Final = 2**53 - 1

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from quorate.after_fork import forget_after_fork
+from quorate.background import started
 from quorate.client import Client
 from quorate.delivered import DeliveredMessage
+from quorate.errors import ConnectionFailedError
 from quorate.interrupt import Interrupt
 from quorate.protocol import BATCH_MAX
 from quorate.turns import Turns
@@ -68,17 +70,21 @@ class Taker:
     def set_queues(self, queues: Sequence[str]) -> None:
         """Take from these from now on, in turn; from none: nothing.
 
-        Returns when what was asked before is answered and handed over, or after a second without an answer.
+        Returns when what was asked before is answered and handed over, or after a second without an answer. Raises
+        `ConnectionFailedError` where no thread can be started.
         """
         with self._lock:
             now = () if self._turns is None else self._turns.queues
             if self._is_closed or set(queues) == set(now):
                 return
-            self._turns = Turns(list(dict.fromkeys(queues))) if queues else None
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep_taking, name="quorate-taker", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread = started(self._keep_taking, "quorate-taker")  # it waits for this lock
+                except RuntimeError as error:
+                    raise ConnectionFailedError(f"nothing can be taken: {error}") from error
+                self._turns = Turns(list(dict.fromkeys(queues))) if queues else None
                 return
+            self._turns = Turns(list(dict.fromkeys(queues))) if queues else None
             self._interrupt.set()
             self._lock.notify_all()
             asked, until = self._asked, time.monotonic() + SETTLED_S

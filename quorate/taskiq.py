@@ -6,21 +6,19 @@ has not acknowledged is kept in flight, also while it waits behind others, and c
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
+from weakref import finalize
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from quorate.async_client import AsyncClient, AsyncMessage
-from quorate.errors import (
-    HOPELESS,
-    ConnectionFailedError,
-    NotInFlightError,
-    QuorateError,
-    RefusedError,
-    UnavailableError,
-)
-from quorate.hands import Hands
+from quorate.client import Client
+from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, lapsed, reject, rest
+from quorate.errors import HOPELESS, ConnectionFailedError, QuorateError, RefusedError, UnavailableError
+from quorate.leases import Leases
 from quorate.messages import NEVER, random_key
 from quorate.packing import packed, unpacked
 from quorate.turns import Turns
@@ -29,6 +27,9 @@ log = logging.getLogger("quorate.taskiq")
 
 LEASE_S: Final = 60.0
 REST_S: Final = 0.5
+BRIEF_S: Final = 3.0
+"""What is said by a thread has so long, and is tried again."""
+
 WAIT_S: Final = 25.0
 FAILED_PAUSE_S: Final = 1.0
 
@@ -37,7 +38,8 @@ class QuorateBroker(AsyncBroker):
     """Tasks go to `queue`, or to that of their `queue_name`; a worker listens to `queue` and to `also`, in turn.
 
     `lease`: seconds after which the tasks of a worker that is not heard of any more begin again. Further `options` are
-    those of `AsyncClient`. Connects when it is first used.
+    those of `AsyncClient`. A task of which `max_lapses` deliveries have lapsed, since it ends its worker, goes to the
+    dead letters (None: never by that). Connects when it is first used.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class QuorateBroker(AsyncBroker):
         queue: str = "taskiq",
         also: tuple[str, ...] = (),
         lease: float = LEASE_S,
+        max_lapses: int | None = LAPSES_MAX,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -54,15 +57,29 @@ class QuorateBroker(AsyncBroker):
         self.queue = queue
         self.queues = [queue, *also]
         self.lease_s = lease
-        self._hands: Hands[AsyncMessage] = Hands()
-        self._extending: asyncio.Task[None] | None = None
+        self.max_lapses = check_lapses(max_lapses)
+        self.beside = Client(url, **{name: value for name, value in options.items() if name != "max_in_flight"})
+        self.brief = self.beside.within(BRIEF_S)
+        self.leases: Leases[AsyncMessage] = Leases(self.brief)
+        self._releasing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def shutdown(self) -> None:
-        """Give its connections back. What is held comes again when its lease ends."""
+        """Give back what is held, and its connections."""
         await super().shutdown()
-        if self._extending is not None:
-            self._extending.cancel()
+        self._is_closed = True
+        await asyncio.to_thread(self._give_back)
         await self.client.close()
+
+    def _give_back(self) -> None:
+        held = [message for message in self.leases.drop_all() if message.retry]
+        try:
+            if held:
+                self.brief.release(held)
+        except QuorateError as error:
+            log.warning("%d messages come again when their leases end: %s", len(held), error)
+        self.leases.close()
+        self.beside.close()
 
     async def kick(self, message: BrokerMessage) -> None:
         """Put the task into its queue; returns when it is on disk."""
@@ -80,8 +97,6 @@ class QuorateBroker(AsyncBroker):
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Tasks, one after the other, for ever. One that nobody takes is given back."""
-        if self._extending is None:
-            self._extending = asyncio.ensure_future(self._keep_extending())
         turns = Turns(self.queues)
         while True:
             try:
@@ -95,48 +110,65 @@ class QuorateBroker(AsyncBroker):
             if message is None:
                 continue
             turns.served(message.queue)
-            try:
-                data = unpacked(message.data)
-            except ValueError as error:
-                log.error("message %d of %s is no task: %s", message.msg_id, message.queue, error)
-                await self._bury(message, str(error))
+            self.leases.take([message])
+            why = lapsed(message, self.max_lapses)
+            if why is None:
+                try:
+                    data = unpacked(message.data)
+                except ValueError as error:
+                    why = str(error)
+            if why is not None:
+                await self._settle(message, partial(self._reject, why=why))
                 continue
-            self._hands.take([message], asyncio.get_running_loop().time())
-            yield AckableMessage(data=data, ack=lambda message=message: self._ack(message))
+            yield self._held(message, data)  # nobody else has it: what is done with it is seen by that it goes
 
-    async def _ack(self, message: AsyncMessage) -> None:
+    def _held(self, message: AsyncMessage, data: bytes) -> AckableMessage:
+        """Make what taskiq gets of a message that is held. When it is gone, so is whoever could acknowledge it."""
+        watched: list[finalize[..., AckableMessage]] = []
+        held = AckableMessage(data=data, ack=partial(self._ack, message, watched))
+        watched.append(finalize(held, self._gone, asyncio.get_running_loop(), message))
+        watched[0].atexit = False
+        return held
+
+    async def _ack(self, message: AsyncMessage, watched: list[finalize[..., AckableMessage]]) -> None:
+        watched[0].detach()
+        await self._settle(message, self._confirm)
+
+    def _gone(self, loop: asyncio.AbstractEventLoop, message: AsyncMessage) -> None:
+        """Nobody has a message any more that was not acknowledged. In any thread, and wherever rubbish is collected."""
+        with suppress(RuntimeError):  # the loop is closed: it comes again when its lease ends
+            loop.call_soon_threadsafe(self._begin_release, message)
+
+    def _begin_release(self, message: AsyncMessage) -> None:
+        releasing = asyncio.ensure_future(self._settle(message, self._rest))
+        self._releasing.add(releasing)  # the loop alone does not keep it
+        releasing.add_done_callback(self._releasing.discard)
+
+    async def _confirm(self, message: AsyncMessage) -> None:
+        if not await message.confirm():
+            log.warning("message %d of %s was another worker's by then", message.msg_id, message.queue)
+
+    async def _rest(self, message: AsyncMessage) -> None:
+        why = "it was not acknowledged, and nothing runs it any more"
+        await asyncio.to_thread(rest, self.brief, message, why)
+
+    async def _reject(self, message: AsyncMessage, why: str) -> None:
+        log.error("message %d of %s is rejected: %s", message.msg_id, message.queue, why)
+        await asyncio.to_thread(reject, self.brief, message, why, dead_letters_of(message.queue))
+
+    async def _settle(self, message: AsyncMessage, say: Callable[[AsyncMessage], Awaitable[None]]) -> None:
         """While no node can be reached it is tried again for a lease: what is done is not to be done again."""
         loop = asyncio.get_running_loop()
         until = loop.time() + message.retry
         try:
             while message.retry:
                 try:
-                    if not await message.confirm():
-                        log.warning("message %d of %s was another worker's by then", message.msg_id, message.queue)
+                    await say(message)
                     return
-                except (ConnectionFailedError, UnavailableError):
-                    if loop.time() >= until:
-                        raise
+                except (ConnectionFailedError, UnavailableError) as error:
+                    if loop.time() >= until or self._is_closed:
+                        log.warning("message %d of %s comes again: %s", message.msg_id, message.queue, error)
+                        return
                 await asyncio.sleep(REST_S)
         finally:
-            self._hands.drop(message)
-
-    async def _bury(self, message: AsyncMessage, reason: str) -> None:
-        """To the dead letters; without any it stays in flight, and comes again: an error a lease, and nothing lost."""
-        try:
-            await message.bury(reason)
-        except QuorateError as error:
-            log.warning("it comes again when its lease ends: %s", error)
-
-    async def _keep_extending(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(min(max(self._hands.next_at - loop.time(), 0.01), REST_S))
-            for lease_s, messages in self._hands.due(loop.time()).items():
-                try:
-                    await self.client.extend(messages, lease_s)
-                except NotInFlightError:
-                    pass  # their acknowledgements tell whose they are
-                except Exception as error:  # whatever it is, the other leases go on
-                    log.warning("%d leases could not be extended: %s", len(messages), error)
-                    self._hands.failed(messages, loop.time())
+            self.leases.drop(message)

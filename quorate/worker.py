@@ -20,16 +20,25 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from quorate.checking import check_seconds
 from quorate.client import Client
-from quorate.confirms import LaterConfirms
+from quorate.confirms import AGAIN_S, LaterConfirms
+from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, lapsed, reject
 from quorate.delivered import DeliveredMessage
-from quorate.errors import HOPELESS, NotInFlightError, QuorateError, RefusedError
+from quorate.errors import (
+    HOPELESS,
+    ConnectionFailedError,
+    NotInFlightError,
+    QuorateError,
+    RefusedError,
+    UnavailableError,
+)
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
+from quorate.messages import reason_of
 from quorate.protocol import BATCH_MAX, ErrorWord
 from quorate.turns import Turns
 
@@ -49,6 +58,9 @@ FAILED_PAUSE_S: Final = 1.0
 
 NO_HANDS_S: Final = 0.5
 
+DEAD: Final = ".dead"
+"""The ending of the dead letter queue that a worker sets for a message of a queue that has none."""
+
 HURRY_S: Final = 1.0
 """So long each thing may take at the end when a second signal has come."""
 
@@ -64,12 +76,23 @@ class Retry(Exception):  # noqa: N818  # it says what to do, and is no error
         self.delay = check_seconds("delay", delay, may_be_0=True)
 
 
+class NotSettledError(Exception):
+    """What the log says of a handler that returned, though what it had said of its message was refused."""
+
+
 class Reject(Exception):  # noqa: N818
     """A handler raises it: the message goes to the dead letter queue at once, with that reason."""
 
-    def __init__(self, reason: str | None = None) -> None:
+    def __init__(self, reason: object = None) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = reason_of(reason)
+
+
+class _Terms(NamedTuple):
+    """How long a message rests behind a failure, and how many of its deliveries may lapse."""
+
+    backoff: Backoff
+    max_lapses: int | None
 
 
 class Worker:
@@ -77,7 +100,9 @@ class Worker:
 
     `grace`: so many seconds handlers have to end when it is stopped; then what they hold is released. `counts`: how
     many messages were done, failed, rejected, and lost to somebody else. A message that can be delivered at most once
-    (`retry` 0) is handed over like all others, and nothing is said of it afterwards.
+    (`retry` 0) is handed over like all others, and nothing is said of it afterwards. One of which `max_lapses`
+    deliveries have lapsed, since it ends who works on it, is not handed over any more: it goes to the dead letters, in
+    `{QUEUE}.dead` where the queue has none.
     """
 
     def __init__(
@@ -89,6 +114,7 @@ class Worker:
         concurrency: int = 8,
         grace: float = 30.0,
         backoff: Backoff | None = None,
+        max_lapses: int | None = LAPSES_MAX,
     ) -> None:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
             raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
@@ -96,7 +122,7 @@ class Worker:
         self._turns = Turns(queues)
         self._handler = handler
         self._grace_s = grace
-        self._backoff = backoff or Backoff()
+        self._terms = _Terms(backoff or Backoff(), check_lapses(max_lapses))
         self._concurrency = concurrency
         self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
@@ -211,6 +237,7 @@ class Worker:
             messages = [message for message in messages if not message.retry]
         if messages:
             self._turns.served(messages[0].queue)
+        messages = [message for message in messages if not self._is_over(message)]
         self._leases.take(messages)
         for message in messages:
             object.__setattr__(message, "is_worked_on", True)
@@ -218,6 +245,19 @@ class Worker:
                 self._loop.call_soon_threadsafe(self._begin, message)
             else:
                 self._work_to_do.put(message)
+
+    def _is_over(self, message: DeliveredMessage) -> bool:
+        """Whether it was handed out in vain too often, and is rejected."""
+        why = lapsed(message, self._terms.max_lapses)
+        if why is None:
+            return False
+        self.counts["rejected"] += 1
+        log.error("message %d of %s is not worked on: %s", message.msg_id, message.queue, why)
+        try:
+            reject(self._client, message, why, dead_letters_of(message.queue, DEAD))
+        except QuorateError as error:
+            log.warning("message %d comes again when its lease ends: %s", message.msg_id, error)
+        return True
 
     # -- handling ----------------------------------------------------------------------------------------------
 
@@ -289,6 +329,8 @@ class Worker:
         """Say what is said of a handler's message when it has ended, if it is still this worker's."""
         if not self._leases.drop(message):
             return  # it was given back meanwhile
+        if error is None and message.retry and message.is_unsettled:
+            error = NotSettledError("what the handler said of it was refused, and nothing else was said")
         with self._lock:
             if error is None or not message.retry:
                 self.counts["done" if error is None else "failed"] += 1
@@ -306,44 +348,51 @@ class Worker:
             self.counts["failed"] += 1
             self._said("release", [message], lambda: self._client.release(message, delay=error.delay))
         else:
-            self.counts["failed"] += 1
-            rest_s = self._backoff.rest_s(message.deliveries_here)
-            log.error(
-                "message %d of %s failed, and comes again in %.1f s",
-                message.msg_id,
-                message.queue,
-                rest_s,
-                exc_info=error,
-            )
-            self._said("release", [message], lambda: self._client.release(message, delay=rest_s))
+            self._failed(message, error)
+
+    def _failed(self, message: DeliveredMessage, error: BaseException) -> None:
+        self.counts["failed"] += 1
+        rest_s = self._terms.backoff.rest_s(message.deliveries_here)
+        log.error("message %d of %s failed, and comes again in %.1f s", *_named(message), rest_s, exc_info=error)
+        self._said("release", [message], lambda: self._client.release(message, delay=rest_s))
 
     def _rejected(self, message: DeliveredMessage, error: Reject) -> None:
-        self.counts["rejected"] += 1
         try:
-            self._client.bury(message, error.reason)
-        except NotInFlightError:
-            self._lost([message], "bury")
+            self._said("bury", [message], lambda: self._client.bury(message, error.reason), is_final=True)
         except RefusedError as refused:
             if refused.error != ErrorWord.FIELD:
-                log.error("message %d could not be buried: %s", message.msg_id, refused)
+                self._failed(message, refused)
                 return
             log.error(
                 "message %d of %s is dropped: %s (%s)", message.msg_id, message.queue, refused.reason, error.reason
             )
-            self._said("confirm", [message], lambda: self._client.confirm(message))
-        except QuorateError as failed:
-            log.error("message %d could not be buried: %s", message.msg_id, failed)
+            self._said("confirm", [message], lambda: self._client.confirm(message), is_final=True)
+        self.counts["rejected"] += 1
 
-    def _said(self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int]) -> None:
-        try:
-            there = say()
-        except NotInFlightError:
-            there = 0
-        except QuorateError as error:
-            log.warning(
-                "%s of %d messages failed, they come again when their leases end: %s", what, len(messages), error
-            )
-            return
+    def _said(
+        self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int], *, is_final: bool = False
+    ) -> None:
+        """Say it. What ends a message (`is_final`) is asked again while no node answers, for as long as its lease may
+        last, so that its handler does not run again for that; a refusal of it is raised."""
+        until = time.monotonic() + (min(message.retry for message in messages) if is_final else 0.0)
+        while True:
+            try:
+                there = say()
+                break
+            except NotInFlightError:
+                there = 0
+                break
+            except QuorateError as error:
+                is_later = isinstance(error, ConnectionFailedError | UnavailableError)
+                if is_final and not is_later:
+                    raise
+                if is_later and time.monotonic() < until and not self._is_stopping:
+                    time.sleep(AGAIN_S)
+                    continue
+                log.warning(
+                    "%s of %d messages failed, they come again when their leases end: %s", what, len(messages), error
+                )
+                return
         if there < len(messages):
             self._lost(messages, what, len(messages) - there)
 

@@ -59,7 +59,7 @@ from quorate.protocol import (
 )
 
 YEAR_S: Final = 31_536_000
-FOR_EVER_S: Final = float(TIME_MAX_S)
+FOR_EVER_S: Final = TIME_MAX_S
 INT_MAX: Final = 2**63 - 1
 USUAL_DIGITS: Final = 10
 """A number of fewer digits is one of 64 bits."""

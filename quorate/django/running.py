@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib import import_module
 from traceback import format_exception
-from typing import Any, Final
+from typing import Any
 
 from django.db import close_old_connections
 from django.utils import timezone
@@ -28,11 +28,10 @@ from quorate.django.tasks import (
     task_finished,
     task_started,
 )
-from quorate.worker import Reject, Worker
+from quorate.texts import said_by, text_of
+from quorate.worker import DEAD, Reject, Worker
 
 log = logging.getLogger("quorate.django")
-
-DEAD: Final = ".dead"
 
 
 class TaskRunner:
@@ -76,7 +75,7 @@ class TaskRunner:
             result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(error))))
             _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
             self._tell(task_finished, result)
-            raise Reject(f"{path}: {error}") from error
+            raise Reject(f"{path}: {text_of(error)}") from error
         finally:
             close_old_connections()
         _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
@@ -84,9 +83,12 @@ class TaskRunner:
 
     def _tell(self, signal: Any, result: TaskResult) -> None:
         """Tell the receivers. What one raises is its own fault: the task is not run again for that."""
-        for receiver, raised in signal.send_robust(sender=type(self.backend), task_result=result):
-            if isinstance(raised, Exception):
-                log.error("receiver %r of task %s raised", receiver, result.id, exc_info=raised)
+        try:
+            for receiver, raised in signal.send_robust(sender=type(self.backend), task_result=result):
+                if isinstance(raised, Exception):
+                    log.error("receiver %r of task %s raised", receiver, result.id, exc_info=raised)
+        except BaseException:  # Django passes on what is no Exception
+            log.exception("a receiver of task %s wants to end the process, and the worker goes on", result.id)
 
     def _result(self, message: DeliveredMessage) -> TaskResult:
         try:
@@ -109,7 +111,7 @@ class TaskRunner:
             )
         except Exception as error:  # whatever else a message holds
             log.exception("message %d of %s is no task that can be run here", message.msg_id, message.queue)
-            raise Reject(f"it is no task that can be run: {error}") from error
+            raise Reject(f"it is no task that can be run: {said_by(error)}") from error
 
 
 def discover(backend: QuorateBackend) -> None:

@@ -1,10 +1,12 @@
 """How task queues reject a message: buried, or copied where that may not be; and whose turn it is among queues."""
 
+from typing import Any
+
 import pytest
 
-from quorate import Client, Message, QuorateError, RefusedError
-from quorate.dead_letters import dead_letters_of, reject
-from quorate.protocol import NAME_BYTES_MAX
+from quorate import Client, Message, RefusedError
+from quorate.dead_letters import check_lapses, dead_letters_of, lapsed, reject
+from quorate.protocol import HEADERS_MAX, NAME_BYTES_MAX
 from quorate.shards import shard_of_queue
 from quorate.turns import Turns
 from tests.conftest import StartNode
@@ -58,9 +60,60 @@ def test_one_that_can_not_be_buried_is_copied_and_one_that_is_anothers_is_left_a
         assert client.monitor("q")["size"] == 0
         reject(client, message, "again", "q.XQ")
         assert client.monitor("q.XQ")["size"] == 1, "it was gone"
-        with pytest.raises(QuorateError, match="field_error"):
-            reject(client, taken(client, "q"), "why", "x" * 300)
-        assert client.monitor("q")["in_flight"] == 1, "nothing is lost"
+        reject(client, taken(client, "q"), "why", "x" * 300)
+        assert client.monitor("q")["delayed"] == 1, "nothing is lost, and it does not come again at once"
+
+
+def test_what_can_not_be_copied_with_its_reason_rests(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its headers have no place for the reason."""
+    with start_node().client() as client:
+
+        def refused(queue: str, **settings: object) -> dict[str, object]:
+            raise RefusedError("not_allowed", "it may not", {})
+
+        monkeypatch.setattr(client, "configure", refused)
+        client.produce("full", 1, headers={f"h{n}": "" for n in range(HEADERS_MAX)})
+        message = client.consume("full")
+        assert message is not None
+        reject(client, message, "why", "full.XQ")
+        assert client.monitor("full")["delayed"] == 1
+
+
+@pytest.mark.parametrize("may_be_set", [True, False])
+def test_a_copy_stands_there_once_however_often_it_is_asked(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch, may_be_set: bool
+) -> None:
+    """The answer to a copy was lost, and it was asked again."""
+    with start_node().client() as client:
+        message = taken(client, "q")
+        copied = client.produce("q.XQ", 1, key=f"rejected.{message.msg_id}")
+
+        def refused(queue: str, **settings: object) -> dict[str, object]:
+            raise RefusedError("not_allowed", "it may not", {})
+
+        monkeypatch.setattr(client, "configure", refused)
+        reject(client, message, "why", "q.XQ")
+        assert [row["msg_id"] for row in client.peek("q.XQ", 10)] == [copied]
+        assert client.monitor("q")["size"] == 0
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "nacks", "lapses_max", "is_over"),
+    [(1, 0, 1, False), (2, 0, 1, True), (3, 2, 1, False), (11, 0, 10, True), (11, 1, 10, False), (99, 0, None, False)],
+)
+def test_a_message_is_over_when_its_deliveries_lapse_and_not_when_it_is_given_back(
+    deliveries: int, nacks: int, lapses_max: int | None, is_over: bool
+) -> None:
+    message = Message(1, "q", None, deliveries, deliveries_here=deliveries, nacks=nacks, retry=60.0)
+    why = lapsed(message, lapses_max)
+    assert (why is not None) == is_over
+    assert why is None or "60 s" in why
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3"])
+def test_how_many_may_lapse_is_checked(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="max_lapses"):
+        check_lapses(wrong)
 
 
 def test_the_queue_that_was_served_is_last() -> None:

@@ -33,6 +33,13 @@ def working(worker: Worker) -> Iterator[None]:
         assert not thread.is_alive()
 
 
+class OddError(Exception):
+    """What it says uses an attribute that was never set."""
+
+    def __str__(self) -> str:
+        return str(self.detail)  # type: ignore[attr-defined]
+
+
 def size(client: Client, queue: str = "q") -> int:
     return int(client.monitor(queue)["size"])
 
@@ -321,3 +328,110 @@ def test_a_worker_that_waits_ends_at_once_and_says_what_can_not_get_better(start
             worker.run()
         with pytest.raises(RefusedError, match="field_error"):
             Worker(client, "x" * 300, print).run()
+
+
+@pytest.mark.parametrize("error", [ValueError("caf\udce9"), OddError()], ids=["half a pair", "no text"])
+@pytest.mark.parametrize("is_rejected", [False, True])
+def test_a_handler_may_fail_with_any_exception(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch, error: Exception, is_rejected: bool
+) -> None:
+    monkeypatch.setattr(logging.getLogger("quorate.worker"), "disabled", True)  # pytest can't report such a text
+    with start_node().client() as client:
+        client.configure("q", dead_letter="q.dead")
+
+        def handle(message: Any) -> None:
+            raise Reject(error) if is_rejected or message.deliveries > 1 else error
+
+        client.produce("q", 1, retry=60)
+        worker = Worker(client, "q", handle, backoff=QUICK)
+        with working(worker):
+            wait_for(lambda: worker.counts["rejected"] == 1)
+        assert worker.counts == {"done": 0, "failed": int(not is_rejected), "rejected": 1, "lost": 0}
+        assert size(client, "q.dead") == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_a_message_that_could_not_be_buried_rests(start_node: StartNode, is_caught: bool, is_async: bool) -> None:
+    """Its queue has no dead letters: it ran at each lease, and was counted as done."""
+    with start_node().client() as client:
+        runs = []
+
+        def handle(message: Any) -> None:
+            runs.append(message.msg_id)
+            try:
+                message.bury("bad")
+            except RefusedError:
+                if not is_caught:
+                    raise
+
+        async def handle_async(message: Any) -> None:
+            handle(message)
+
+        client.produce("q", 1, retry=1)
+        worker = Worker(client, "q", handle_async if is_async else handle, backoff=Backoff(30, 30))
+        with working(worker):
+            wait_for(lambda: worker.counts["failed"] == 1)
+            wait_for(lambda: client.monitor("q")["delayed"] == 1)
+            time.sleep(1.5)
+        assert len(runs) == 1
+        assert worker.counts["done"] == 0
+
+
+def test_what_the_node_does_not_bury_rests(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a reason that may pass."""
+    with start_node().client() as client:
+
+        def full(message: Any, reason: Any = None) -> int:
+            raise RefusedError("disk_full", "no place", {})
+
+        def handle(message: Any) -> None:
+            raise Reject("bad")
+
+        client.produce("q", 1, retry=1)
+        monkeypatch.setattr(client, "bury", full)
+        worker = Worker(client, "q", handle, backoff=Backoff(30, 30))
+        with working(worker):
+            wait_for(lambda: client.monitor("q")["delayed"] == 1)
+        assert worker.counts["failed"] == 1
+
+
+def test_a_message_that_ends_its_workers_is_dead_in_the_end(start_node: StartNode) -> None:
+    """Three deliveries lapse; one that was given back as often is worked on."""
+    with start_node().client() as client:
+        client.produce("q", "kills", retry=0.3)
+        client.produce("q", "given back", retry=60)
+        for _ in range(3):
+            for message in client.consume_many("q", 2, wait=5):
+                if message.data == "given back":
+                    message.release()
+            wait_for(lambda: client.monitor("q")["ready"] == 2)
+        seen: list[Any] = []
+        worker = Worker(client, "q", lambda message: seen.append(message.data), max_lapses=3)
+        with working(worker):
+            wait_for(lambda: worker.counts["rejected"] == 1 and worker.counts["done"] == 1)
+        assert seen == ["given back"]
+        [dead] = client.peek("{q}.dead")
+        assert "lapsed" in dead["dead"]["reason"]
+
+
+def test_what_ended_while_no_node_answered_is_buried_when_one_does(start_node: StartNode) -> None:
+    """It was tried once, and the handler ran again."""
+    node = start_node()
+    with node.client(timeout=0.5) as client:
+        client.configure("q", dead_letter="q.dead")
+        runs = []
+
+        def handle(message: Any) -> None:
+            runs.append(message.msg_id)
+            node.stop()
+            threading.Timer(2.0, node.start).start()
+            raise Reject("bad")
+
+        client.produce("q", 1, retry=30)
+        worker = Worker(client, "q", handle, backoff=QUICK)
+        with working(worker):
+            wait_for(lambda: worker.counts["rejected"] == 1)
+        assert len(runs) == 1
+        with node.client() as other:
+            assert size(other, "q.dead") == 1

@@ -124,13 +124,13 @@ class QuorateBroker(AsyncBroker):
 
     def _held(self, message: AsyncMessage, data: bytes) -> AckableMessage:
         """Make what taskiq gets of a message that is held. When it is gone, so is whoever could acknowledge it."""
-        watched: list[finalize[..., AckableMessage]] = []
+        watched: "list[finalize[..., AckableMessage]]" = []
         held = AckableMessage(data=data, ack=partial(self._ack, message, watched))
         watched.append(finalize(held, self._gone, asyncio.get_running_loop(), message))
         watched[0].atexit = False
         return held
 
-    async def _ack(self, message: AsyncMessage, watched: list[finalize[..., AckableMessage]]) -> None:
+    async def _ack(self, message: AsyncMessage, watched: "list[finalize[..., AckableMessage]]") -> None:
         watched[0].detach()
         await self._settle(message, self._confirm)
 

@@ -39,8 +39,8 @@ def lapsed(message: Message, lapses_max: int | None) -> str | None:
     if lapses_max is None or message.lapses < lapses_max:
         return None
     return (
-        f"{message.lapses} of its deliveries have lapsed: its worker ended, or could not extend its lease of "
-        f"{message.retry:g} s"
+        f"{message.lapses} of its deliveries have lapsed: its worker ended, could not extend its lease of "
+        f"{message.retry:g} s, or wanted it run again"
     )
 
 
@@ -94,9 +94,12 @@ def _copy(client: Client, message: Message, reason: object, dead_letter: str) ->
     client.confirm(message)
 
 
-def rest(client: Client, message: Message, why: object) -> None:
-    """Give a message back for which nothing else can be done now: longer each time that it came."""
+def rest(client: Client, message: Message, why: object, *, nack: bool | None = None) -> None:
+    """Give a message back for which nothing else can be done now: longer each time that it came.
+
+    With `nack` False that delivery counts as one that has lapsed.
+    """
     rest_s = Backoff().rest_s(message.deliveries_here)
     log.error("message %d of %s rests for %.1f s: %s", message.msg_id, message.queue, rest_s, why)
     with suppress(NotInFlightError):  # it is another's by now
-        client.release(message, delay=rest_s)
+        client.release(message, delay=rest_s, nack=nack)

@@ -37,6 +37,11 @@ class Hands(Generic[MessageT]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, message: Message) -> bool:
+        """Whether that delivery is worked on."""
+        held = self._held.get(message.msg_id)
+        return held is not None and held.message.deliveries == message.deliveries
+
     @property
     def held(self) -> list[MessageT]:
         """All messages in work."""

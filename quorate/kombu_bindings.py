@@ -8,6 +8,8 @@ Such a queue's binding goes with it: who reads it and does not find the queue re
 import hashlib
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -51,6 +53,15 @@ class Bindings:
         self._client = client
         self._prefix = prefix
         self._tables: dict[str, Table] = {}
+
+    @contextmanager
+    def asking(self, client: Client) -> Iterator[None]:
+        """Look by that client meanwhile, which waits for less long."""
+        before, self._client = self._client, client
+        try:
+            yield
+        finally:
+            self._client = before
 
     def _queue(self, exchange: str) -> str:
         return f"{self._prefix}kombu.bindings.{exchange}"

@@ -14,6 +14,7 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
 from quorate.after_fork import forget_after_fork
+from quorate.client import Client
 from quorate.dead_letters import LAPSES_MAX, dead_letters_of, lapsed, reject
 from quorate.delivered import DeliveredMessage
 from quorate.errors import (
@@ -241,12 +242,16 @@ class Channel(virtual.Channel):
             self.transport.confirms.confirm(message)
 
     def rejected(self, tag: str, requeue: bool) -> None:
-        """Back into its queue at once, or to the dead letters."""
+        """Back into its queue at once, or to the dead letters.
+
+        What is to be run again counts as a delivery that has lapsed: a task that ends its process is rejected so by
+        `task_reject_on_worker_lost`, and would be for ever.
+        """
         message = self._drop(tag)
         if message is None or not message.retry:
             return
         if requeue:
-            self._release([message])
+            self._release([message], nack=False)
         else:
             self._reject(message, "it was rejected")
 
@@ -258,14 +263,14 @@ class Channel(virtual.Channel):
             self._taker.has_room()
         return message
 
-    def _release(self, messages: list[DeliveredMessage]) -> None:
+    def _release(self, messages: list[DeliveredMessage], *, nack: bool | None = None) -> None:
         for message in messages:
             self._drop(_tag(message))
         lasting = [message for message in messages if message.retry]
         if not lasting:
             return
         try:
-            self.transport.brief.release(lasting)
+            self.transport.brief.release(lasting, nack=nack)
         except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
 
@@ -341,7 +346,7 @@ class Channel(virtual.Channel):
             ttl_s = max(due_at - time.time(), 0.0) + ttl_s
         priority = self._get_message_priority(message)
         produce = partial(
-            (self.transport.event if self._is_event(properties) else self.transport.broker).produce,
+            self._client_for(properties).produce,
             self._named(queue),
             delay=due_at,
             ttl=NEVER if ttl_s is None else ttl_s,
@@ -360,18 +365,24 @@ class Channel(virtual.Channel):
         if plain is None:
             produce({WHOLE: text})
 
-    def _is_event(self, properties: dict[str, Any]) -> bool:
+    def _is_event(self, properties: dict[str, Any], exchange: str) -> bool:
         """Whether it is for whoever listens now: transient, and to an exchange with any number of queues."""
-        exchange = properties["delivery_info"].get("exchange")
         return properties.get("delivery_mode") == TRANSIENT and self.typeof(exchange).type in ("topic", "fanout")
+
+    def _client_for(self, properties: dict[str, Any]) -> Client:
+        exchange = properties.get("delivery_info", {}).get("exchange") or ""
+        event: Client = self.transport.event
+        broker: Client = self.transport.broker
+        return event if exchange and self._is_event(properties, exchange) else broker
 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
         """Publish a message. An event is not insisted upon: a worker would try for ever, and could not be stopped."""
-        try:
+        if not self._is_event(message["properties"], exchange):
             return super().basic_publish(message, exchange, routing_key, **options)
+        try:
+            with self.bindings.asking(self.transport.event):
+                return super().basic_publish(message, exchange, routing_key, **options)
         except (ConnectionFailedError, UnavailableError) as error:
-            if not self._is_event(message["properties"]):
-                raise
             log.debug("an event for %s is not sent: %s", exchange, error)
             return None
 

@@ -50,6 +50,10 @@ class Leases(Generic[MessageT]):
     def __len__(self) -> int:
         return len(self._hands)
 
+    def __contains__(self, message: Message) -> bool:
+        """Whether that delivery is held. Nothing is locked: it may be asked anywhere."""
+        return message in self._hands
+
     @property
     def held(self) -> list[MessageT]:
         """All that is held."""

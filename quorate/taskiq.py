@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 from weakref import finalize
 
+from pydantic import PrivateAttr
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from quorate.async_client import AsyncClient, AsyncMessage
@@ -32,6 +33,24 @@ BRIEF_S: Final = 3.0
 
 WAIT_S: Final = 25.0
 FAILED_PAUSE_S: Final = 1.0
+
+
+class _Held(AckableMessage):
+    """A message that knows when the asyncio task that runs it has ended.
+
+    That one is who asks for `ack`: taskiq's callback, which it begins with. If anything there raises, taskiq says
+    nothing to its broker.
+    """
+
+    _ended: Callable[[Any], None] | None = PrivateAttr(default=None)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "ack":
+            running, ended = asyncio.current_task(), self._ended
+            if running is not None and ended is not None:
+                self._ended = None
+                running.add_done_callback(ended)
+        return super().__getattribute__(name)
 
 
 class QuorateBroker(AsyncBroker):
@@ -61,6 +80,7 @@ class QuorateBroker(AsyncBroker):
         self.beside = Client(url, **{name: value for name, value in options.items() if name != "max_in_flight"})
         self.brief = self.beside.within(BRIEF_S)
         self.leases: Leases[AsyncMessage] = Leases(self.brief)
+        self._settling: set[tuple[int, int]] = set()
         self._releasing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -123,23 +143,23 @@ class QuorateBroker(AsyncBroker):
             yield self._held(message, data)  # nobody else has it: what is done with it is seen by that it goes
 
     def _held(self, message: AsyncMessage, data: bytes) -> AckableMessage:
-        """Make what taskiq gets of a message that is held. When it is gone, so is whoever could acknowledge it."""
-        watched: "list[finalize[..., AckableMessage]]" = []
-        held = AckableMessage(data=data, ack=partial(self._ack, message, watched))
-        watched.append(finalize(held, self._gone, asyncio.get_running_loop(), message))
-        watched[0].atexit = False
+        """Make what taskiq gets of a message that is held. Where what runs it ends without a word, it is released."""
+        held = _Held(data=data, ack=partial(self._settle, message, self._confirm))
+        loop = asyncio.get_running_loop()
+        held._ended = partial(self._begin_release, message)
+        finalize(held, self._gone, loop, message).atexit = False
         return held
 
-    async def _ack(self, message: AsyncMessage, watched: "list[finalize[..., AckableMessage]]") -> None:
-        watched[0].detach()
-        await self._settle(message, self._confirm)
-
     def _gone(self, loop: asyncio.AbstractEventLoop, message: AsyncMessage) -> None:
-        """Nobody has a message any more that was not acknowledged. In any thread, and wherever rubbish is collected."""
-        with suppress(RuntimeError):  # the loop is closed: it comes again when its lease ends
-            loop.call_soon_threadsafe(self._begin_release, message)
+        """Nobody has a message any more. In any thread, and wherever rubbish is collected: nothing is locked here."""
+        if message in self.leases:
+            with suppress(RuntimeError):  # the loop is closed: it comes again when its lease ends
+                loop.call_soon_threadsafe(self._begin_release, message)
 
-    def _begin_release(self, message: AsyncMessage) -> None:
+    def _begin_release(self, message: AsyncMessage, _task: object = None) -> None:
+        """Release a message, now that what ran it has ended; unless it was acknowledged, or is just now."""
+        if (message.msg_id, message.deliveries) in self._settling or message not in self.leases:
+            return
         releasing = asyncio.ensure_future(self._settle(message, self._rest))
         self._releasing.add(releasing)  # the loop alone does not keep it
         releasing.add_done_callback(self._releasing.discard)
@@ -150,7 +170,7 @@ class QuorateBroker(AsyncBroker):
 
     async def _rest(self, message: AsyncMessage) -> None:
         why = "it was not acknowledged, and nothing runs it any more"
-        await asyncio.to_thread(rest, self.brief, message, why)
+        await asyncio.to_thread(partial(rest, nack=False), self.brief, message, why)
 
     async def _reject(self, message: AsyncMessage, why: str) -> None:
         log.error("message %d of %s is rejected: %s", message.msg_id, message.queue, why)
@@ -160,6 +180,8 @@ class QuorateBroker(AsyncBroker):
         """While no node can be reached it is tried again for a lease: what is done is not to be done again."""
         loop = asyncio.get_running_loop()
         until = loop.time() + message.retry
+        delivery = (message.msg_id, message.deliveries)
+        self._settling.add(delivery)
         try:
             while message.retry:
                 try:
@@ -171,4 +193,5 @@ class QuorateBroker(AsyncBroker):
                         return
                 await asyncio.sleep(REST_S)
         finally:
+            self._settling.discard(delivery)
             self.leases.drop(message)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from quorate.client import Client
+from quorate.dead_letters import LAPSES_MAX, check_lapses
 from quorate.django.tasks import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
 from quorate.errors import QuorateError
 from quorate.messages import NEVER
@@ -18,7 +19,8 @@ ID_LENGTH: Final = 32
 
 
 class QuorateBackend(BaseTaskBackend):
-    """OPTIONS: `url`, and what else `Client` takes; `prefix` before each queue's name; `lease` (s); `modules`.
+    """OPTIONS: `url`, and what else `Client` takes; `prefix` before each queue's name; `lease` (s); `modules`;
+    `max_lapses`, of which many deliveries lapsed a task is a dead letter (None: never by that).
 
     A worker runs tasks that stand in modules named `tasks` of installed apps, or in one of `modules`, and no others.
 
@@ -40,6 +42,7 @@ class QuorateBackend(BaseTaskBackend):
         options = dict(self.options)
         self.prefix = str(options.pop("prefix", ""))
         self.lease_s = float(options.pop("lease", LEASE_S))
+        self.max_lapses = check_lapses(options.pop("max_lapses", LAPSES_MAX))
         self.modules = tuple(map(str, options.pop("modules", ())))
         self._given = options
 

@@ -52,7 +52,12 @@ class TaskRunner:
         self.backend = backend
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}"
         self.queues = [backend.queue_of(name) for name in names]
-        self.worker = Worker(backend.client, self.queues, self.run, concurrency=concurrency, grace=grace)
+        self.worker = Worker(
+            *(backend.client, self.queues, self.run),
+            concurrency=concurrency,
+            grace=grace,
+            max_lapses=backend.max_lapses,
+        )
 
     def set_dead_letters(self) -> None:
         """Tasks that fail are kept from now on. Raises `QuorateError`."""

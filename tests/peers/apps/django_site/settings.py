@@ -12,6 +12,11 @@ TASKS = {
     "default": {
         "BACKEND": "quorate.django.QuorateBackend",
         "QUEUES": ["default", "urgent"],
-        "OPTIONS": {"url": os.environ["QUORATE_URL"], "prefix": "site.", "lease": 3},
+        "OPTIONS": {
+            "url": os.environ["QUORATE_URL"],
+            "prefix": "site.",
+            "lease": int(os.environ.get("LEASE", "3")),
+            "max_lapses": 4,
+        },
     }
 }

@@ -39,6 +39,13 @@ def failing(name):
 
 
 @task()
+def drawn(name, kind):
+    from drawn import perform
+
+    perform(name, kind)
+
+
+@task()
 def leaving(name):
     note(name)
     raise SystemExit(3)

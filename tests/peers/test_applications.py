@@ -19,7 +19,12 @@ from tests.node import Node
 from tests.peers.conftest import environment
 
 APPS = Path(__file__).parent / "apps"
-ATTACKS = ["unused_queue", "lost_connection", "solo", "gevent", "foreign_dramatiq", "django_faults"]
+ATTACKS = [
+    *("unused_queue", "lost_connection", "solo", "gevent", "foreign_dramatiq", "django_faults"),
+    *("dramatiq_odd", "dramatiq_names", "dramatiq_follow_ups", "dramatiq_stops"),
+    *("publishing", "headers", "named_queues", "unreadable"),
+]
+POOLS = ["celery -P solo", "celery -P threads", "celery -P gevent", "celery -P eventlet"]
 
 WORKERS = {
     "dramatiq": ["-m", "dramatiq", "dramatiq_app", "--processes", "1", "--threads", "4"],
@@ -260,7 +265,53 @@ def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str)
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
-    assert Application("attacks", peers, start_node(), tmp_path).run("attacks.py", attack).endswith("held\n")
+    node = start_node()
+    application = Application("attacks", peers, node, tmp_path)
+    assert node.process is not None
+    application._environment["NODE_PIDS"] = f"{node.worker_pid} {node.process.pid}"
+    assert application.run("attacks.py", attack).endswith("held\n")
+
+
+def test_who_may_not_look_at_a_queue_takes_no_binding_away(peers: Path, tmp_path: Path) -> None:
+    """It took it for gone: what its owner published from then on came to nobody."""
+    rights = ["produce", "consume", "look", "manage"]
+    own = {name: [f"{right}:{name}.*" for right in rights] for name in ("one", "two")}
+    shared = [f"{right}:*kombu.bindings.*" for right in rights]
+    access = access_file(tmp_path, worker=own["one"] + shared, viewer=own["two"] + shared)
+    with running(Node(tmp_path, {"access_file": str(access)})) as node:
+        application = Application("attacks", peers, node, tmp_path)
+        for name, known in (("URL_ONE", "worker"), ("URL_TWO", "viewer")):
+            application._environment[name] = f"quorate://:{TOKENS[known]}@127.0.0.1:{node.port}"
+        assert application.run("attacks.py", "unseen_queues").endswith("held\n")
+
+
+@pytest.mark.slow(20)
+@pytest.mark.parametrize("worker", [*WORKERS, *POOLS])
+def test_a_worker_without_a_task_ends_while_no_node_answers(
+    start_node: StartNode, peers: Path, tmp_path: Path, worker: str
+) -> None:
+    """Celery's heartbeats tried to publish for ever, and its worker could not be stopped."""
+    name, *pool = worker.split()
+    if pool and pool[1] != "solo" and "ALL_PEERS_TESTS" not in os.environ:
+        pytest.skip("the other pools take their time: ALL_PEERS_TESTS=1")
+    node = start_node()
+    application = Application(name, peers, node, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(WORKERS, name, [*WORKERS[name], *pool])
+        with application.working() as process:
+            application.send(["before"], 0)
+            wait_for(lambda: application.done("before"), 60)
+            assert node.process is not None
+            pids = [node.worker_pid, node.process.pid]
+            try:
+                for pid in pids:
+                    os.kill(pid, signal.SIGSTOP)
+                time.sleep(1.0)
+                process.terminate()
+                process.wait(10)
+            finally:
+                for pid in pids:
+                    os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.slow

@@ -94,8 +94,8 @@ class AsyncConnection(asyncio.Protocol):
                     ssl=context,
                     server_hostname=host if context is not None else None,
                 )
-                if credentials.token is not None:
-                    await connection._authenticate(credentials.token, timeout_s)
+                if (asked := credentials.greeting) is not None:
+                    await connection._greet(asked, timeout_s, has_token=credentials.token is not None)
         except QuorateError as error:
             raise NotLetInError(error) from error
         except Lost as lost:
@@ -111,10 +111,10 @@ class AsyncConnection(asyncio.Protocol):
             raise Lost(f"{named}: {error}", was_sent=False) from error
         return connection
 
-    async def _authenticate(self, token: str, timeout_s: float) -> None:
+    async def _greet(self, asked: dict[str, Any], timeout_s: float, *, has_token: bool) -> None:
         try:
-            reply = await self.ask(encode({"action": int(Action.AUTHENTICATE), "token": token}), timeout_s)
-            if (why := token_refused(reply, self.address)) is not None:
+            reply = await self.ask(encode(asked), timeout_s)
+            if has_token and (why := token_refused(reply, self.address)) is not None:
                 raise why
         except BaseException:
             self.close()

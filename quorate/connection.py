@@ -24,7 +24,6 @@ LAST_WORDS_S: Final = 2.0
 
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
-AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 CANCEL: Final = int(Action.CANCEL)
 
 
@@ -78,14 +77,14 @@ class Connection:
                 raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
             except OSError as error:
                 raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
-        if credentials.token is None:
+        asked = credentials.greeting
+        if asked is None:
             return
-        asked = {"action": AUTHENTICATE, "token": credentials.token}
         try:
             reply = self.exchange(asked, max(until - time.monotonic(), 0.001))
         except Lost as lost:
             raise Lost(str(lost), was_sent=False) from lost
-        refusal = token_refused(reply, self.address)
+        refusal = None if credentials.token is None else token_refused(reply, self.address)
         if refusal is not None:
             raise refusal
 

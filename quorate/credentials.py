@@ -5,9 +5,10 @@ import ssl
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from quorate.errors import ConnectionFailedError
+from quorate.protocol import Action
 
 TOKEN_VARIABLE: Final = "QUORATE_TOKEN"
 TLS_VARIABLE: Final = "QUORATE_TLS"
@@ -48,6 +49,17 @@ class Credentials:
         except OSError as error:
             raise ConnectionFailedError(f"{named}: can't be used: {error.strerror or error}") from error
         return context
+
+    @property
+    def greeting(self) -> dict[str, Any] | None:
+        """What is asked first on a connection, and has to be answered before anything else is sent; None: nothing is.
+
+        The token is shown. Without one, a client that speaks TLS asks who leads: its handshake has ended before the
+        node says what it thinks of the client's certificate, and a request that was sent by then may have been done.
+        """
+        if self.token is not None:
+            return {"action": int(Action.AUTHENTICATE), "token": self.token}
+        return {"action": int(Action.LEADER)} if self.has_tls else None
 
     def __getstate__(self) -> dict[str, object]:
         """Without the context, which can't travel."""

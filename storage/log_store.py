@@ -45,6 +45,7 @@ SEALED_FORMAT_VERSION: Final = 3
 
 _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
+_WRITER_KEY: Final = b"writer"
 TRIMMED_KEY: Final = b"trimmed"
 TRIMMED_VOTE_KEY: Final = b"trimmed_vote"
 SIDE_KEY: Final = b"side"
@@ -95,6 +96,16 @@ class LogStore:
         if self.bounds == (0, 0):
             with tables.write() as transaction:
                 transaction.put(META, [(_FORMAT_KEY, number_key(FORMAT_VERSION)), (_SHARD_KEY, number_key(shard))])
+
+    def sign(self, writer: str) -> str | None:
+        """Note who writes from now on. Returns who did before, where that was another."""
+        with self._tables.read() as transaction:
+            before = transaction.get(META, _WRITER_KEY)
+        if before == writer.encode():
+            return None
+        with self._tables.write() as transaction:
+            transaction.put(META, [(_WRITER_KEY, writer.encode())])
+        return None if before is None else bytes(before).decode(errors="replace")
 
     def _set_side(self, side: bytes) -> None:
         """`side` is what stands behind the names of the tables that count."""

@@ -31,9 +31,10 @@ class Attach(msgspec.Struct):
 
 
 class Reconfigure(msgspec.Struct):
-    """Take over the limits that can change while running."""
+    """Take over the limits that can change while running. `hides`: names that are virtual queues' from now on."""
 
     limits: Any
+    hides: tuple[str, ...] = ()
 
 
 class AccessChanged(msgspec.Struct):

@@ -37,12 +37,14 @@ class Value:
 class NodeConfig:
     """A checked configuration: `config["port"]`. `warnings` are about what was taken, but not as it stands there.
 
-    `until_restart`: what clients have set, which holds in its workers.
+    `until_restart`: what clients have set, which holds in its workers. `contents`: a number for what each file holds
+    that it names, as the supervisor has read them.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     until_restart: dict[str, Any] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value

@@ -8,6 +8,7 @@ SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """
 
 import gc
+import hashlib
 import json
 import logging
 import math
@@ -18,6 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -77,6 +79,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._is_stopping = False
         self._reloads = 0
+        self._config.contents = contents_of(self._config)
         self._reload: Reload | None = None
         self._begun_at = time.monotonic()
 
@@ -348,6 +351,8 @@ class Supervisor:
             said[:] = ["the configuration stays as it was, since the new one has faults:", *error.faults]
             log.error("%s", "\n".join(said))
             return False
+        new.contents = contents_of(new)
+        read = [name for name, content in new.contents.items() if content != self._config.contents.get(name)]
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
         said.append(f"configuration read again; changed: {', '.join(live) or 'nothing'}")
@@ -355,11 +360,20 @@ class Supervisor:
             if name in live and not new[name]:
                 said.append(lost)
                 log.warning("%s", lost)
-        read = [name for name in READ_AGAIN if new[name]]
         if read:
             said[0] += f"; read again, too: {', '.join(read)}"
         log.info("%s", said[-1])
         return True
+
+
+def contents_of(config: NodeConfig) -> dict[str, bytes]:
+    """Make a number for what each of the files holds that a reload reads again. One that can't be read has none."""
+    found = {}
+    for name in READ_AGAIN:
+        with suppress(OSError):
+            if config[name]:
+                found[name] = hashlib.sha256(Path(config[name]).read_bytes()).digest()
+    return found
 
 
 @cache

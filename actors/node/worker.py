@@ -43,6 +43,7 @@ from actors.node.settings_from_config import (
     shard_settings,
 )
 from actors.node.shard_settings import ShardSettings
+from actors.queues.queue_admin import warn_of_hidden
 from actors.runtime.asyncio_runtime import AsyncioRuntime, Collector
 from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
@@ -172,11 +173,30 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
         opened.store.tables.give_back()
         state = opened.state
         gc.freeze()
+    _warn_of_odd_data(config, settings, opened)
     if opened.recovered.torn:
         log.warning("cut off at the log's end: %s", opened.recovered.torn)
     took_s = time.monotonic() - begun
     summary = f"{len(state.messages)} messages in {len(state.queues)} queues recovered in {took_s:.2f} s"
     return opened, summary
+
+
+def _warn_of_odd_data(config: NodeConfig, settings: ShardSettings, opened: OpenShard) -> None:
+    """Say what is taken as it is, and may not be meant: data of another node, and nodes that are listed in vain."""
+    own = settings.own.node_id
+    writer = f"node {own} of cluster number {settings.node_type}"
+    before = opened.store.sign(writer)
+    if before is not None:
+        log.warning("the data were written by %s, and this is %s: it goes on with them", before, writer)
+    listed = ", ".join(str(one.node_id) for one in settings.listed if one.node_id != own)
+    members = opened.state.members
+    if listed and members is not None and [member.node_id for member in members.members] == [own]:
+        log.warning(
+            "this node is a cluster of its own, and cluster_node_list names others: %s are no members of it "
+            "(qctl cluster add-node makes one a member; a node that is to join theirs begins with an empty folder)",
+            listed,
+        )
+    warn_of_hidden(opened.state, configuration.virtual_queues(config))
 
 
 class _Stopper(LoopActor[ToStopper]):
@@ -315,11 +335,13 @@ class Worker:
 
     def _reload(self, values: dict[str, Any]) -> list[str]:
         """Go by these; why not by all of them."""
+        before = configuration.virtual_queues(self._config)
         self._config = config = configuration.restored(values)
+        hides = tuple(name for name in configuration.virtual_queues(config) if name not in before)
         logging.getLogger("quorate").setLevel(config["log_level"].upper())
         self._listener.mailbox.tell(Reconfigure(listener_limits(config)))
         self._shard.router.mailbox.tell(Reconfigure(configuration.virtual_queues(config)))
-        self._shard.owner.tell(Reconfigure(broker_limits(config)))
+        self._shard.owner.tell(Reconfigure(broker_limits(config), hides))
         security, faults = load_security(config)
         if faults:  # they have come since the supervisor looked
             log.error("what keeps strangers out stays as it was: %s", "; ".join(faults))

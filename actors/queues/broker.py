@@ -4,7 +4,7 @@ The host calls `begin` and `execute`, `commit`, `pass_time` and `go_on`, and the
 from the ledger. Records are applied when they are made; answers come out when they may be told.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from actors.messages.call import Call, given_up, is_given_up, may_consume
@@ -20,7 +20,7 @@ from actors.queues.moving import Moving
 from actors.queues.node_view import Limits, NodeView
 from actors.queues.producing import Producing
 from actors.queues.queries import Queries
-from actors.queues.queue_admin import QueueAdmin
+from actors.queues.queue_admin import QueueAdmin, warn_of_hidden
 from actors.queues.settling import Confirming, Settling
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES
 from quorate.protocol import (
@@ -224,8 +224,9 @@ class Broker:
             self._end_failed(self.queries.take_open(), error)
         self.ripening.go_on()
 
-    def set_limits(self, limits: Limits) -> None:
-        """Take over new limits; what is there already stays."""
+    def set_limits(self, limits: Limits, hides: Sequence[str] = ()) -> None:
+        """Take over new limits; what is there already stays. `hides`: names that are virtual queues' from now on."""
+        warn_of_hidden(self._state, hides)
         self.producing.limits = limits
         self.admin.set_limits(limits.new_queue, limits.queues_max)
         self.moving.queues_max = limits.queues_max

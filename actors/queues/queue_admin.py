@@ -4,6 +4,8 @@ Clearing goes in pieces of `CLEAR_CHUNK` messages, so that a large queue holds n
 the next request is looked at. It is about the messages that were there when it was asked.
 """
 
+import logging
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -17,6 +19,9 @@ from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import JOBS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
+from storage.state import ShardState
+
+log = logging.getLogger("quorate.queues")
 
 ValueT = TypeVar("ValueT")
 
@@ -28,6 +33,17 @@ IDLE_MAX: Final = 100
 
 SCAN_MAX: Final = 20_000
 """Messages that one piece looks at in each order, where most have come since it was asked for: some 2 ms each."""
+
+
+def warn_of_hidden(state: ShardState, names: Iterable[str]) -> None:
+    """Log which queues with messages are out of reach, since virtual queues have their names."""
+    for name in names:
+        queue = state.queues.get(name)
+        if queue is not None and queue.size:
+            log.warning(
+                "queue %r is virtual now: the %d messages of the real one are out of reach as long as it is",
+                *(name, queue.size),
+            )
 
 
 class _Clearing:

@@ -121,7 +121,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             RightsChanged: lambda m: self._execute(self._admission.rejudge(self._broker, m)),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
-            Reconfigure: lambda m: self._broker.set_limits(m.limits),
+            Reconfigure: lambda m: self._broker.set_limits(m.limits, m.hides),
             Stop: self._stop_asked,
         }
 

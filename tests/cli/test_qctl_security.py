@@ -47,6 +47,7 @@ def test_who_was_added_may_do_what_was_said_and_nobody_else_may(tmp_path: Path) 
         assert qctl("bench", "-n", 300, "--queues", 1, *shown, code=1), "it asks for queues of other names"
         qctl("access", "allow", "worker", "-f", path, "--allow", "look")
         assert "read again, too: access_file" in qctl("node", "reload", "-c", node.config_path)
+        assert "read again, too" not in qctl("node", "reload", "-c", node.config_path), "nothing in it has changed"
         assert "not_allowed" in qctl("msg", "produce", "jobs", "x", *shown, code=1)
         second = qctl("access", "token", "worker", "-f", path, "--only").splitlines()[-1]
         qctl("node", "reload", "-c", node.config_path)

@@ -1,5 +1,6 @@
 """Clients of real nodes: tokens, rights and TLS with real certificates; nobody is harmed by those who try."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,10 +10,11 @@ import struct
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from quorate import Client, ConnectionFailedError, RefusedError
+from quorate import AsyncClient, Client, ConnectionFailedError, RefusedError
 from quorate.protocol import Action
 from tests.cli.test_qctl import qctl
 from tests.cluster import Cluster, wait_for
@@ -193,6 +195,28 @@ def test_a_clients_certificate_says_who_it_is(tmp_path: Path, authority: Authori
                 client.produce("q", 1)
         with Client(port=node.port, ca=authority.ca, token=TOKENS["viewer"]) as viewer:
             assert viewer.queues() == ["q"]
+
+
+def test_what_a_client_asks_whose_certificate_is_not_believed_was_certainly_not_done(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """The handshake had ended before the node said so: the request was said to be of unknown outcome."""
+    other = Authority(tmp_path / "other")
+    config = {"tls": 1, "tls_cert": authority.issue("127.0.0.1"), "tls_client_ca": str(authority.ca)}
+    with running(Node(tmp_path, config)) as node:
+        for cert in (other.issue("worker"), authority.issue("worker", is_over=True)):
+            shown: dict[str, Any] = {"ca": authority.ca, "cert": cert, "timeout": 1.5}
+            with Client(port=node.port, **shown) as client, pytest.raises(ConnectionFailedError) as refused:
+                client.produce("q", 1)
+            assert not refused.value.outcome_unknown
+
+            async def ask(shown: dict[str, Any] = shown) -> None:
+                async with AsyncClient(port=node.port, **shown) as client:
+                    await client.produce("q", 1)
+
+            with pytest.raises(ConnectionFailedError) as refused:
+                asyncio.run(ask())
+            assert not refused.value.outcome_unknown
 
 
 def test_clients_of_a_port_with_tls_beside_one_without_are_not_told_to_go_there(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -133,3 +134,58 @@ def test_a_worker_imports_nothing_of_ours_itself(node: Node, tmp_path: Path) -> 
         assert gmq.recv(4096)
     assert node.stop() == 0
     assert json.loads(late.read_text()) == []
+
+
+def test_data_of_another_node_are_told(tmp_path: Path) -> None:
+    """It started without a word, whoever's data it had found."""
+    nodes = []
+    for node_id in (1, 3):
+        folder = tmp_path / str(node_id)
+        folder.mkdir()
+        nodes.append(Node(folder, {"node_id": node_id, "data_dir": str(folder)}))
+        nodes[-1].start()
+        nodes[-1].stop()
+    nodes[1].start()
+    nodes[1].stop()
+    assert "written by" not in nodes[1].log
+    shutil.copy(tmp_path / "1" / "shard-0" / "data.mdb", tmp_path / "3" / "shard-0" / "data.mdb")
+    nodes[1].try_start()
+    assert "written by node 1 of cluster number 1, and this is node 3 of cluster number 1" in nodes[1].log
+    nodes[1].kill()
+
+
+def test_what_a_node_is_started_with_that_hides_or_names_in_vain_is_told(tmp_path: Path) -> None:
+    """Another cluster number, nodes that are no members, and queues that are virtual now."""
+    node = Node(tmp_path, {"node_id": 1})
+    node.start()
+    with node.client() as client:
+        client.produce_many("real", [1, 2])
+        client.produce("empty", 1)
+        client.clear("empty")
+    node.stop()
+    listed = [{"node_id": n, "host": "127.0.0.1", "port": free_port()} for n in (1, 2, 3)]
+    node.config |= {
+        "node_type": 7,
+        "cluster_node_list": listed,
+        "virtual_queue_list": {"real": ["a", "b"], "empty": ["a"], "none": ["b"]},
+    }
+    node.start()
+    for said in (
+        "written by node 1 of cluster number 1, and this is node 1 of cluster number 7",
+        "this node is a cluster of its own, and cluster_node_list names others: 2, 3",
+        "queue 'real' is virtual now: the 2 messages",
+    ):
+        assert node.log.count(said) == 1, said
+    assert "queue 'empty'" not in node.log
+    node.kill()
+
+
+def test_a_queue_that_a_reload_makes_virtual_is_told(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        client.produce_many("mail", [1, 2])
+        node.config["virtual_queue_list"] = {"mail": ["b", "c"]}
+        node.write_config()
+        assert node.process is not None
+        os.kill(node.process.pid, signal.SIGHUP)
+        wait_for(lambda: "queue 'mail' is virtual now: the 2 messages" in node.log)

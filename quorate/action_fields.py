@@ -8,7 +8,7 @@ from typing import Final
 from quorate.protocol import Action
 
 NAMING: Final = ("queue", "msg_id", "msg_ids", "key", "scope", "delivery")
-"""What names messages: see `quorate.request_faults.naming_fault`."""
+"""What names messages: see `actors.messages.naming.naming_fault`."""
 
 QUEUES: Final = ("queue", "queues", "count", "wait", "in_turn", "full", "as_job", "ttr")
 LIST: Final = ("pattern", "count", "after", "full", "sort", "descending", "sums")

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from actors.messages.naming import delivery_fault
 from quorate.actions import COMMAND_OF, About, Command, about
 from quorate.protocol import Action, ErrorWord, Reply, Request, goes_to, refusal
-from quorate.request_faults import delivery_fault
 from quorate.shards import shard_of_message, shard_of_queue
 
 SEVERAL: Final = -1

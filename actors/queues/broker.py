@@ -128,24 +128,21 @@ class Broker:
 
     def execute(self, call: Call) -> None:
         """Do a request, or have it wait for what its client has written."""
-        self._guarded(call, self._wait_or_do if self.producing.own_writes.has_any else self._do)
+        self._do(call, may_wait=self.producing.own_writes.has_any)
 
-    def _guarded(self, call: Call, do: Callable[[Call], None]) -> None:
+    def _do(self, call: Call, *, may_wait: bool = False) -> None:
         """Do a request. If it raises before a record was made, it is answered so, and nothing else changes."""
         before = self._state.trans_id
         self.delivery.has_begun = False
         try:
-            do(call)
+            if not may_wait or not self.producing.own_writes.waits(call, self.ledger.now):
+                self._act(call)
         except Exception as error:
             if self.delivery.has_begun or self._state.trans_id != before:
                 raise  # a part of it is done: the log recovers the state
             self._end_failed([call], error)
 
-    def _wait_or_do(self, call: Call) -> None:
-        if not self.producing.own_writes.waits(call, self.ledger.now):
-            self._do(call)
-
-    def _do(self, call: Call) -> None:
+    def _act(self, call: Call) -> None:
         number = call.request.action
         action = self._actions.get(number)
         if action is None:
@@ -182,7 +179,7 @@ class Broker:
         """Do the reads that wait for what their clients have written no longer."""
         if self.producing.own_writes.has_any:
             for call in self.producing.own_writes.due(self.ledger.committed, self.ledger.now):
-                self._guarded(call, self._do)
+                self._do(call)
 
     def pass_time(self, now: float) -> None:
         """Do what is due."""

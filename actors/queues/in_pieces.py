@@ -18,11 +18,11 @@ from operator import eq
 from typing import Any, Final
 
 from actors.messages.call import Call, Client, is_strangers
+from actors.messages.naming import naming_fault
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import ErrorWord, Request
-from quorate.request_faults import naming_fault
 from storage.message import Message, deliveries_in_all, is_of_all
 from storage.records import Place
 

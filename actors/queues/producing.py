@@ -102,7 +102,7 @@ class Producing:
 
     def let_go(self) -> None:
         """Where memory is short, let go of what nobody needs, though nobody produces."""
-        if self.is_short(0, 0) and self._looks_at <= self.ledger.now:
+        if self._looks_at <= self.ledger.now and self.is_short(0, 0):
             self._looks_at = self.ledger.now + SHORT_LOOK_S
             self._drop_unneeded(0, 0, times=10)
 

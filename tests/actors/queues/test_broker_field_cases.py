@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from actors.messages.call import Call
+from actors.messages.naming import naming_fault
 from bench.field_cases import SETTLING, cases
 from quorate.action_fields import READS
 from quorate.actions import DONE_BY_SHARDS
 from quorate.protocol import Action, Request
-from quorate.request_faults import naming_fault
 from tests.actors.queues.shard import NOBODY, Shard
 
 OTHERS_CASES = 5_000

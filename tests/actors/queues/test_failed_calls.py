@@ -118,7 +118,7 @@ def raising_at(step: int) -> tuple[Callable[..., Any], list[int]]:
     def tracer(frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
         ours = any(room in name for room in ROOMS) and "/tests/" not in name
-        return local if ours and frame.f_code.co_name not in ("_end_failed", "_guarded", "execute") else None
+        return local if ours and frame.f_code.co_name not in ("_end_failed", "_do", "execute") else None
 
     return tracer, count
 

@@ -68,6 +68,7 @@ MODULES: Final = (
     "actors.links.links",
     "actors.messages.answering",
     "actors.messages.call",
+    "actors.messages.naming",
     "actors.messages.rights",
     "actors.messages.sorting",
     "actors.queues.admission",

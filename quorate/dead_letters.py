@@ -51,35 +51,35 @@ def check_lapses(lapses_max: int | None) -> int | None:
     return lapses_max
 
 
-def reject(client: Client, message: Message, reason: object, dead_letter: str) -> None:
-    """Bury the message, in `dead_letter` if its queue has no dead letter queue; one that is another's is left alone.
+def reject(client: Client, message: Message, reason: object, dead_letter: str) -> int:
+    """Bury the message, in `dead_letter` if its queue has no dead letter queue; one that is another's is left alone: 0.
 
     Where that may not be set, or lies in another shard, the message is copied there and confirmed. Where not even a
     copy is taken it is given back, and rests. Raises `ConnectionFailedError` and `UnavailableError`: it may be asked
     again, and comes again when its lease ends.
     """
     try:
-        _bury(client, message, reason, dead_letter)
+        return _bury(client, message, reason, dead_letter)
     except UnavailableError:
         raise
     except NotInFlightError:
-        pass  # its lease was over: it comes again, or somebody else has it
+        return 0  # its lease was over: it comes again, or somebody else has it
     except RefusedError as error:
         log.debug("message %d is copied to %s, not moved: %s", message.msg_id, dead_letter, error)
-        _copy(client, message, reason, dead_letter)
+        return _copy(client, message, reason, dead_letter)
 
 
-def _bury(client: Client, message: Message, reason: object, dead_letter: str) -> None:
+def _bury(client: Client, message: Message, reason: object, dead_letter: str) -> int:
     try:
-        client.bury(message, reason_of(reason))
+        return client.bury(message, reason_of(reason))
     except RefusedError as error:
         if error.error != ErrorWord.FIELD:
             raise
         client.configure(message.queue, dead_letter=dead_letter)
-        client.bury(message, reason_of(reason))
+        return client.bury(message, reason_of(reason))
 
 
-def _copy(client: Client, message: Message, reason: object, dead_letter: str) -> None:
+def _copy(client: Client, message: Message, reason: object, dead_letter: str) -> int:
     """Its key lets it stand there once, however often that is asked."""
     try:
         headers = {**message.headers, "reason": reason_of(reason) or ""}
@@ -90,8 +90,8 @@ def _copy(client: Client, message: Message, reason: object, dead_letter: str) ->
         raise
     except (RefusedError, TypeError, ValueError) as error:  # the latter: of more headers or levels than may be said
         rest(client, message, error)
-        return
-    client.confirm(message)
+        return 1
+    return client.confirm(message)
 
 
 def rest(client: Client, message: Message, why: object, *, nack: bool | None = None) -> None:

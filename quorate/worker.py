@@ -39,7 +39,7 @@ from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
 from quorate.messages import reason_of
-from quorate.protocol import BATCH_MAX, ErrorWord
+from quorate.protocol import BATCH_MAX
 from quorate.turns import Turns
 
 log = logging.getLogger("quorate.worker")
@@ -101,8 +101,8 @@ class Worker:
     `grace`: so many seconds handlers have to end when it is stopped; then what they hold is released. `counts`: how
     many messages were done, failed, rejected, and lost to somebody else. A message that can be delivered at most once
     (`retry` 0) is handed over like all others, and nothing is said of it afterwards. One of which `max_lapses`
-    deliveries have lapsed, since it ends who works on it, is not handed over any more: it goes to the dead letters, in
-    `{QUEUE}.dead` where the queue has none.
+    deliveries have lapsed, since it ends who works on it, is not handed over any more: it goes to the dead letters, as
+    what is rejected does. Where a queue has none, `{QUEUE}.dead` becomes that.
     """
 
     def __init__(
@@ -357,23 +357,15 @@ class Worker:
         self._said("release", [message], lambda: self._client.release(message, delay=rest_s))
 
     def _rejected(self, message: DeliveredMessage, error: Reject) -> None:
-        try:
-            self._said("bury", [message], lambda: self._client.bury(message, error.reason), is_final=True)
-        except RefusedError as refused:
-            if refused.error != ErrorWord.FIELD:
-                self._failed(message, refused)
-                return
-            log.error(
-                "message %d of %s is dropped: %s (%s)", message.msg_id, message.queue, refused.reason, error.reason
-            )
-            self._said("confirm", [message], lambda: self._client.confirm(message), is_final=True)
+        dead_letter = dead_letters_of(message.queue, DEAD)
+        self._said("bury", [message], lambda: reject(self._client, message, error.reason, dead_letter), is_final=True)
         self.counts["rejected"] += 1
 
     def _said(
         self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int], *, is_final: bool = False
     ) -> None:
         """Say it. What ends a message (`is_final`) is asked again while no node answers, for as long as its lease may
-        last, so that its handler does not run again for that; a refusal of it is raised."""
+        last, so that its handler does not run again for that."""
         until = time.monotonic() + (min(message.retry for message in messages) if is_final else 0.0)
         while True:
             try:
@@ -383,10 +375,11 @@ class Worker:
                 there = 0
                 break
             except QuorateError as error:
-                is_later = isinstance(error, ConnectionFailedError | UnavailableError)
-                if is_final and not is_later:
-                    raise
-                if is_later and time.monotonic() < until and not self._is_stopping:
+                if (
+                    isinstance(error, ConnectionFailedError | UnavailableError)
+                    and time.monotonic() < until
+                    and not self._is_stopping
+                ):
                     time.sleep(AGAIN_S)
                     continue
                 log.warning(

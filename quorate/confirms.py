@@ -9,6 +9,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
@@ -79,47 +81,70 @@ class Confirms:
                 self._lock.notify_all()
 
 
+@dataclass(frozen=True)
+class _Word(Generic[MessageT]):
+    """That a message is done, or, with a `reason`, rejected; it is tried `until` then (monotonic s)."""
+
+    message: MessageT
+    until: float
+    reason: str | None = None
+
+
 class LaterConfirms(Generic[MessageT]):
-    """Confirmed soon by a thread of its own, which begins with the first. Any thread may use it.
+    """Confirmed and rejected soon by a thread of its own, which begins with the first. Any thread may use it.
 
     While no node can be reached it is tried again, for as long as a message's lease may last: what is done is not to be
-    done again. `told` gets each batch and how many of it there were, or why they could not be confirmed.
+    done again. `told` gets each batch and how many of it there were, or why nothing could be said. `reject` rejects one
+    message, and returns 0 if it is somebody else's by then.
     """
 
-    def __init__(self, client: Client, told: Callable[[Sequence[MessageT], int | Exception], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        told: Callable[[Sequence[MessageT], int | Exception], None],
+        reject: Callable[[MessageT, str], int] | None = None,
+    ) -> None:
         self._client: Final = client
         self._told = told
+        self._reject = reject
         self.after_fork()
         forget_after_fork(self)
 
     def after_fork(self) -> None:
-        """In a child: what is to be confirmed is its parent's."""
+        """In a child: what is to be said is its parent's."""
         self._lock = threading.Condition()
-        self._waiting: list[tuple[MessageT, float]] = []
+        self._waiting: list[_Word[MessageT]] = []
         self._is_asking = self._has_ended = False
         self._thread: threading.Thread | None = None
 
     def confirm(self, message: MessageT) -> None:
-        """Note that it is done. Where no thread can be started it is asked now."""
+        """Note that it is done. Where no thread can be started it is said now."""
+        self._note(_Word(message, time.monotonic() + message.retry))
+
+    def reject(self, message: MessageT, reason: str) -> None:
+        """Note that it is rejected. Where no thread can be started it is said now."""
+        self._note(_Word(message, time.monotonic() + message.retry, reason))
+
+    def _note(self, word: _Word[MessageT]) -> None:
         with self._lock:
-            self._waiting.append((message, time.monotonic() + message.retry))
+            self._waiting.append(word)
             if self._thread is not None:
                 if not self._is_asking:
                     self._lock.notify_all()
                 return
             try:
-                self._thread = started(self._keep_confirming, "quorate-confirms")
+                self._thread = started(self._keep_saying, "quorate-confirms")
             except RuntimeError as error:
                 log.error("confirmations have no thread of their own: %s", error)
                 batch, self._waiting = self._waiting, []
             else:
                 return
-        again = self._ask(batch)
+        again = self._say(batch)
         with self._lock:
             self._waiting[:0] = again
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all is confirmed; whether it is."""
+        """Wait until all is said; whether it is."""
         until = time.monotonic() + timeout_s
         with self._lock:
             while self._waiting or self._is_asking:
@@ -130,21 +155,21 @@ class LaterConfirms(Generic[MessageT]):
         return True
 
     def end(self) -> None:
-        """End the thread when nothing is left to be confirmed; what still comes begins another."""
+        """End the thread when nothing is left to be said; what still comes begins another."""
         with self._lock:
             self._has_ended = True
             self._lock.notify_all()
 
     def close(self, timeout_s: float) -> None:
-        """Confirm what is left, for so long at most."""
+        """Say what is left, for so long at most."""
         if not self.flush(timeout_s):
             with self._lock:
-                left, self._waiting = [message for message, _ in self._waiting], []
+                left, self._waiting = [word.message for word in self._waiting], []
             if left:
                 self._told(left, ConnectionFailedError("no node could be reached until it was closed"))
         self.end()
 
-    def _keep_confirming(self) -> None:
+    def _keep_saying(self) -> None:
         while True:
             with self._lock:
                 while not self._waiting:
@@ -154,7 +179,7 @@ class LaterConfirms(Generic[MessageT]):
                     self._lock.wait()
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
                 self._is_asking = True
-            again = self._ask(batch)
+            again = self._say(batch)
             with self._lock:
                 self._waiting[:0] = again
                 self._is_asking = False
@@ -162,21 +187,38 @@ class LaterConfirms(Generic[MessageT]):
                 if again:
                     self._lock.wait(AGAIN_S)
 
-    def _ask(self, batch: list[tuple[MessageT, float]]) -> list[tuple[MessageT, float]]:
+    def _say(self, batch: list[_Word[MessageT]]) -> list[_Word[MessageT]]:
+        """Say all of them; returns those that are to be tried again."""
+        done = [word for word in batch if word.reason is None]
+        again = self._ask(done, lambda: self._client.confirm([word.message for word in done])) if done else []
+        for word in batch:
+            if word.reason is None:
+                continue
+            if again:  # no node answers: the others need not find that out again
+                again.append(word)
+            else:
+                again += self._ask([word], partial(self._rejected, word.message, word.reason))
+        return again
+
+    def _rejected(self, message: MessageT, reason: str) -> int:
+        assert self._reject is not None, "who rejects has said how"
+        return self._reject(message, reason)
+
+    def _ask(self, batch: list[_Word[MessageT]], ask: Callable[[], int]) -> list[_Word[MessageT]]:
         """Those that are to be tried again."""
-        messages = [message for message, _ in batch]
+        messages = [word.message for word in batch]
         try:
-            self._told(messages, self._client.confirm(messages))
+            self._told(messages, ask())
             return []
         except (ConnectionFailedError, UnavailableError) as error:
             if isinstance(error, UnknownOutcomeError) and error.reply is not None and "confirmed" in error.reply:
                 self._told(messages, error)  # it was answered: asked again, it would be taken for somebody else's
                 return []
             now = time.monotonic()
-            over = [message for message, until in batch if until <= now]
+            over = [word.message for word in batch if word.until <= now]
             if over:
                 self._told(over, error)
-            return [one for one in batch if one[1] > now]
+            return [word for word in batch if word.until > now]
         except Exception as error:
             self._told(messages, error)
             return []

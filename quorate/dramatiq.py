@@ -6,6 +6,7 @@ rejected goes to the dead letter queue. A queue NAME is `{NAMESPACE.NAME}`, its 
 `{NAMESPACE.NAME}.XQ`: the braces keep both in one shard.
 """
 
+import hashlib
 import logging
 import threading
 import time
@@ -35,7 +36,7 @@ from quorate.leases import Leases
 from quorate.messages import random_key
 from quorate.packing import packed, unpacked
 from quorate.protocol import BATCH_MAX, PRIORITY_MAX, ErrorWord
-from quorate.texts import said_by
+from quorate.texts import log_error, said_by
 
 log = logging.getLogger("quorate.dramatiq")
 
@@ -116,22 +117,21 @@ class QuorateBroker(Broker):
             return
         message, failed = args[0], kwargs.get("exception") is not None
         raised: list[BaseException] = []
-        not_stored: list[BaseException] = []
-        self._following.errors = not_stored
-        self._following.msg_id = message.delivered.msg_id if isinstance(message, QuorateMessage) else 0
+        delivered = message.delivered.msg_id if isinstance(message, QuorateMessage) else random_key()
+        not_stored = self._following.begin(f"{delivered}.{failed}")
         try:
             for middleware in reversed(self.middleware):
                 try:
                     middleware.after_process_message(self, *args, **kwargs)
                 except Exception as error:
-                    self.logger.critical("Unexpected failure in after_%s of %r.", signal, middleware, exc_info=True)
+                    log_error(self.logger, error, "Unexpected failure in after_%s of %r.", signal, middleware)
                     raised.append(error)
-        except BaseException as error:
+        except BaseException as error:  # it would end this thread, and what that works on next would be held for ever
+            log_error(self.logger, error, "A middleware wants to end the process in after_%s.", signal)
             raised.append(error)
-            raise
         finally:
             self._following.errors = None
-            if failed and not message.failed:
+            if failed and not message.failed and not self._following.asked:
                 not_stored += raised  # whatever that was: there is no retry, and it is no dead letter
             if not_stored and isinstance(message, QuorateMessage):
                 message.not_followed = not_stored[0]
@@ -264,13 +264,20 @@ class _Following(threading.local):
     """
 
     errors: list[BaseException] | None = None
-    msg_id = 0
+    asked = 0
+
+    def begin(self, task: str) -> list[BaseException]:
+        """Note which task it is, and how it has ended; returns the list of what could not be stored."""
+        self._task, self.asked, self.errors = task, 0, []
+        return self.errors
 
     def key(self, message: Message[Any]) -> str:
-        """Choose its key. Behind a task it is the same when that is run again for it: what was stored stands once."""
-        if self.errors is None or not self.msg_id:
+        """Choose its key. Behind a task it is the same when that is run again: as long as it lives it stands once."""
+        if self.errors is None:
             return random_key()
-        return f"after.{self.msg_id}.{message.message_id}.{message.options.get('retries', 0)}"
+        self.asked += 1
+        which = f"{message.actor_name}.{message.options.get('retries', 0)}"
+        return hashlib.blake2b(f"{self._task}.{which}.{self.asked}".encode(), digest_size=16).hexdigest()
 
 
 class QuorateMessage(MessageProxy):
@@ -391,7 +398,8 @@ class QuorateConsumer(Consumer):
         if is_for_ever and isinstance(error, Exception):
             self._settle(message, lambda delivered: self._reject(delivered, why))
         else:
-            self._settle(message, lambda delivered: rest(self._broker.brief, delivered, why))
+            nack = None if isinstance(error, ConnectionClosed) else False  # what is full may be so for ever
+            self._settle(message, lambda delivered: rest(self._broker.brief, delivered, why, nack=nack))
         return True
 
     def _settle(self, message: MessageProxy, say: Callable[[DeliveredMessage], None]) -> None:

@@ -23,7 +23,7 @@ from quorate.after_fork import forget_after_fork
 from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
-from quorate.dead_letters import LAPSES_MAX, check_lapses
+from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, reject
 from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, UnavailableError
 from quorate.interrupt import Interrupt
@@ -70,6 +70,8 @@ class Transport(virtual.Transport):
         self.is_closed = False
         self._broker: Client | None = None
         self.prefix = ""
+        self.own_queues: set[str] = set()
+        """Those that this connection has bound to exchanges of their own names."""
         self._arrived = threading.Condition()
         self._bell = Interrupt()
         self._begin()
@@ -111,7 +113,7 @@ class Transport(virtual.Transport):
         self.event = self._broker.within(EVENT_S, retry_connect=False)
         self.taking = self._broker.within(timeout_s, retry_connect=False)
         self.leases: Leases[DeliveredMessage] = Leases(self.brief)
-        self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self.brief, _told)
+        self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self.brief, _told, self._reject)
         self.is_closed = False
         self._begin()
         super().establish_connection()
@@ -169,6 +171,9 @@ class Transport(virtual.Transport):
             self.leases.end()
             self.confirms.end()
             self._broker.close()
+
+    def _reject(self, message: DeliveredMessage, reason: str) -> int:
+        return reject(self.brief, message, reason, dead_letters_of(message.queue))
 
     # -- what has come -----------------------------------------------------------------------------------------
 
@@ -260,6 +265,6 @@ class Transport(virtual.Transport):
 
 def _told(messages: Any, there: int | Exception) -> None:
     if isinstance(there, Exception):
-        log.warning("%d messages could not be acknowledged, and come again: %s", len(messages), there)
+        log.warning("%d messages could not be settled, and come again: %s", len(messages), there)
     elif there < len(messages):
-        log.warning("%d of %d acknowledged messages were others' by then", len(messages) - there, len(messages))
+        log.warning("%d of %d settled messages were others' by then", len(messages) - there, len(messages))

@@ -7,6 +7,7 @@ Such a queue's binding goes with it: who reads it and does not find the queue re
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ BINDINGS_MAX: Final = 1000
 
 TABLE_S: Final = 1.0
 """So long it is believed what is bound to an exchange."""
+
+OWN: Final = ""
+"""In place of an exchange's name: queues that are bound to exchanges of their own names, by these. No other has it."""
 
 NOT_SEEN: Final = {"ready": 0, "delayed": 0, "in_flight": 0, "size": 0, "wait_status": False}
 """What is known of a queue that may not be looked at: that it may be there."""
@@ -46,22 +50,66 @@ class Table(NamedTuple):
     passing: set[str]
 
 
+class _Asking(threading.local):
+    """By whom a thread asks, where that is not the usual client."""
+
+    client: Client | None = None
+
+
 class Bindings:
     """Of one channel, with queues' names as kombu has them."""
 
     def __init__(self, client: Client, prefix: str) -> None:
-        self._client = client
+        self._usual = client
+        self._asking = _Asking()
         self._prefix = prefix
         self._tables: dict[str, Table] = {}
+        self._own: dict[str, tuple[float, bool]] = {}
+
+    @property
+    def client(self) -> Client:
+        """By whom this thread asks now."""
+        return self._asking.client or self._usual
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
-        """Look by that client meanwhile, which waits for less long."""
-        before, self._client = self._client, client
+        """Have this thread ask by that client meanwhile, which waits for less long."""
+        self._asking.client = client
         try:
             yield
         finally:
-            self._client = before
+            self._asking.client = None
+
+    def has_own(self, queue: str) -> bool:
+        """Whether the queue is bound to the exchange of its own name: so are those that Celery only names."""
+        now = time.monotonic()
+        read_at, is_bound = self._own.get(queue, (-TABLE_S, False))
+        if now >= read_at + TABLE_S:
+            try:
+                self.client.show(queue=self._queue(OWN), key=_key((queue, None, queue)))
+                is_bound = True
+            except NotAllowedError:
+                is_bound = True  # who may only send believes that it is there
+            except RefusedError as error:
+                if error.error not in NOT_THERE:
+                    raise
+                is_bound = False
+            self._own[queue] = now, is_bound
+        return is_bound
+
+    def bind_own(self, queue: str) -> None:
+        """Bind a queue to the exchange of its own name. All of these stand in one queue of the node."""
+        try:
+            self.client.produce(self._queue(OWN), queue, key=_key((queue, None, queue)))
+        except DuplicateKeyError:
+            pass
+        except NotAllowedError as error:
+            log.debug("%s is not bound to the exchange of its name: %s", queue, error.reason)
+
+    def unbind_own(self, queue: str) -> None:
+        """Take that away."""
+        self._own.pop(queue, None)
+        self._take_away(OWN, (queue, None, queue))
 
     def _queue(self, exchange: str) -> str:
         return f"{self._prefix}kombu.bindings.{exchange}"
@@ -69,7 +117,7 @@ class Bindings:
     def counts(self, queue: str) -> dict[str, Any] | None:
         """Return a queue's counts and settings; None: there is none. One that this client may not look at has none."""
         try:
-            return self._client.monitor(self._prefix + queue)
+            return self.client.monitor(self._prefix + queue)
         except NotAllowedError:
             return dict(NOT_SEEN)  # who may not look at it must not take it for gone
         except RefusedError as error:
@@ -83,7 +131,7 @@ class Bindings:
         counts = self.counts(row[2])
         is_passing = counts is not None and bool(counts.get("settings", {}).get("expires_after"))
         try:
-            self._client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
+            self.client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
         except DuplicateKeyError:
             pass
         except NotAllowedError as error:  # who only sends to queues by their names needs no exchange
@@ -92,13 +140,16 @@ class Bindings:
     def unbind(self, exchange: str, row: Row) -> None:
         """Take that binding away, for all processes."""
         self.forget(exchange)
+        self._take_away(exchange, row)
+
+    def _take_away(self, exchange: str, row: Row) -> None:
         try:
-            shown = self._client.show(queue=self._queue(exchange), key=_key(row))
+            shown = self.client.show(queue=self._queue(exchange), key=_key(row))
         except RefusedError as error:
-            if error.error not in NOT_THERE:
+            if error.error not in (*NOT_THERE, ErrorWord.NOT_ALLOWED):
                 raise
         else:
-            self._client.confirm(shown["msg_id"])
+            self.client.confirm(shown["msg_id"])
 
     def ttl_ms(self, queue: str) -> int | None:
         """How long the messages of a queue live that something known here is bound to; None: as long as they say."""
@@ -108,6 +159,7 @@ class Bindings:
     def forget(self, exchange: str) -> None:
         """Look at the node the next time."""
         self._tables.pop(exchange, None)
+        self._own.pop(exchange, None)
 
     def table(self, exchange: str) -> Table:
         """Return what is bound to the exchange, by whichever process."""
@@ -120,7 +172,7 @@ class Bindings:
             routing_key, pattern, queue, ttl_ms, is_passing = shown["data"]
             if is_passing:
                 if self.counts(queue) is None:
-                    self._client.confirm(shown["msg_id"])
+                    self.client.confirm(shown["msg_id"])
                     continue
                 table.passing.add(queue)
             table.rows.append((routing_key, pattern, queue))
@@ -130,7 +182,7 @@ class Bindings:
 
     def _shown(self, exchange: str) -> list[dict[str, Any]]:
         try:
-            return self._client.peek(self._queue(exchange), BINDINGS_MAX)
+            return self.client.peek(self._queue(exchange), BINDINGS_MAX)
         except NotAllowedError:
             return []
         except RefusedError as error:

@@ -14,14 +14,12 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
 from quorate.after_fork import forget_after_fork
-from quorate.client import Client
-from quorate.dead_letters import LAPSES_MAX, dead_letters_of, lapsed, reject
+from quorate.dead_letters import LAPSES_MAX, lapsed
 from quorate.delivered import DeliveredMessage
 from quorate.errors import (
     ConnectionFailedError,
     DuplicateKeyError,
     NotInFlightError,
-    QuorateError,
     RefusedError,
     UnavailableError,
 )
@@ -85,6 +83,7 @@ class Channel(virtual.Channel):
         "invert_priority",
         "lease",
         "max_lapses",
+        "event_exchange",
     )
 
     native_eta = True
@@ -97,6 +96,9 @@ class Channel(virtual.Channel):
     max_lapses: int | None = LAPSES_MAX
     """A message of which so many deliveries have lapsed goes to the dead letters; None: never by that."""
 
+    event_exchange = "celeryev"
+    """Where Celery's events go, as its setting of that name says."""
+
     def __init__(self, connection: Any, **options: Any) -> None:
         super().__init__(connection, **options)
         self.transport = connection
@@ -107,7 +109,6 @@ class Channel(virtual.Channel):
         self._ttls_ms: dict[str, int] = {}
         self._passing: dict[str, float] = {}
         self._bound: set[tuple[str, Row]] = set()
-        self._own: set[str] = set()
         self._taker = Taker(connection.taking, self._room, self._arrived, connection.failed, self._keep)
         forget_after_fork(self)
 
@@ -191,7 +192,8 @@ class Channel(virtual.Channel):
                 return raw
         log.error("message %d of %s is rejected: %s", message.msg_id, message.queue, why)
         self._drop(_tag(message))
-        self._reject(message, why)
+        if message.retry:
+            self.transport.confirms.reject(message, why)
         return None
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
@@ -253,7 +255,7 @@ class Channel(virtual.Channel):
         if requeue:
             self._release([message], nack=False)
         else:
-            self._reject(message, "it was rejected")
+            self.transport.confirms.reject(message, "it was rejected")
 
     def _drop(self, tag: str) -> DeliveredMessage | None:
         with self._lock:
@@ -273,13 +275,6 @@ class Channel(virtual.Channel):
             self.transport.brief.release(lasting, nack=nack)
         except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
-
-    def _reject(self, message: DeliveredMessage, reason: str) -> None:
-        """To the dead letters. Nothing is raised: it would end a worker, and the next one by the same message."""
-        try:
-            reject(self.transport.broker, message, reason, dead_letters_of(message.queue))
-        except QuorateError as error:
-            log.error("message %d of %s is not rejected, and comes again: %s", message.msg_id, message.queue, error)
 
     def _restore(self, message: Any) -> None:
         self.rejected(message.delivery_tag, requeue=True)
@@ -346,7 +341,7 @@ class Channel(virtual.Channel):
             ttl_s = max(due_at - time.time(), 0.0) + ttl_s
         priority = self._get_message_priority(message)
         produce = partial(
-            self._client_for(properties).produce,
+            self.bindings.client.produce,
             self._named(queue),
             delay=due_at,
             ttl=NEVER if ttl_s is None else ttl_s,
@@ -365,19 +360,9 @@ class Channel(virtual.Channel):
         if plain is None:
             produce({WHOLE: text})
 
-    def _is_event(self, properties: dict[str, Any], exchange: str) -> bool:
-        """Whether it is for whoever listens now: transient, and to an exchange with any number of queues."""
-        return properties.get("delivery_mode") == TRANSIENT and self.typeof(exchange).type in ("topic", "fanout")
-
-    def _client_for(self, properties: dict[str, Any]) -> Client:
-        exchange = properties.get("delivery_info", {}).get("exchange") or ""
-        event: Client = self.transport.event
-        broker: Client = self.transport.broker
-        return event if exchange and self._is_event(properties, exchange) else broker
-
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
         """Publish a message. An event is not insisted upon: a worker would try for ever, and could not be stopped."""
-        if not self._is_event(message["properties"], exchange):
+        if exchange != self.event_exchange or message["properties"].get("delivery_mode") != TRANSIENT:
             return super().basic_publish(message, exchange, routing_key, **options)
         try:
             with self.bindings.asking(self.transport.event):
@@ -400,13 +385,13 @@ class Channel(virtual.Channel):
             self._put(queue, message, **options)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
-        if self._is_own(exchange, routing_key, routing_key):
-            rows = [queue for key, _, queue in self.get_table(exchange) if key == routing_key]
-            if not rows and (routing_key in self._own or self._has_queue(routing_key)):
-                return [routing_key]
-        if exchange and not self.typeof(exchange).lookup(self.get_table(exchange), exchange, routing_key, default):
+        own = [routing_key] if self._has_own(exchange, routing_key) else []
+        bound = exchange and self.typeof(exchange).lookup(self.get_table(exchange), exchange, routing_key, default)
+        if exchange and not bound and not own:
             self.bindings.forget(exchange)  # who wants it may have come just now
-        found: list[str] = super()._lookup(exchange, routing_key, default)
+            own = [routing_key] if self._has_own(exchange, routing_key) else []
+        found: list[str] = super()._lookup(exchange, routing_key, default) if not own or bound else []
+        found = list(dict.fromkeys([*own, *found]))
         if exchange and self.typeof(exchange).type == "direct":  # a reply may come when nobody waits for it any more
             passing = self.bindings.table(exchange).passing
             return [queue for queue in found if queue not in passing or self._has_queue(queue)]
@@ -501,10 +486,18 @@ class Channel(virtual.Channel):
         """Whether that is how Celery binds a queue that is only named: to an exchange of its own, by its name."""
         return exchange == routing_key == queue and self.typeof(exchange).type == "direct"
 
+    def _has_own(self, exchange: str, routing_key: str) -> bool:
+        """Whether a queue of that name is bound to the exchange of its name, by whichever process."""
+        if not exchange or not self._is_own(exchange, routing_key, routing_key):
+            return False
+        return routing_key in self.transport.own_queues or self.bindings.has_own(routing_key)
+
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
         has_terms = queue in self._ttls_ms or queue in self._passing
         if self._is_own(exchange, routing_key, queue) and not has_terms:
-            self._own.add(queue)  # whoever publishes knows by the names
+            if queue not in self.transport.own_queues:
+                self.bindings.bind_own(queue)
+                self.transport.own_queues.add(queue)
             return
         self._bound.add((exchange, (routing_key, pattern, queue)))
         self.bindings.bind(exchange, (routing_key, pattern, queue), self._ttls_ms.get(queue))
@@ -514,7 +507,9 @@ class Channel(virtual.Channel):
     ) -> None:
         """No more of the exchange goes to the queue."""
         exchange = exchange or "amq.direct"
-        self._own.discard(queue)
+        if self._is_own(exchange, routing_key, queue):
+            self.transport.own_queues.discard(queue)
+            self.bindings.unbind_own(queue)
         self.state.binding_delete(queue, exchange, routing_key)
         self.bindings.unbind(exchange, self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments))
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from quorate.after_fork import forget_after_fork
 from quorate.background import started
 from quorate.errors import QuorateError
 from quorate.messages import Message
@@ -90,6 +91,11 @@ class Ahead:
     ) -> None:
         self._extend = extend
         self._not_handed_out = not_handed_out
+        self.after_fork()
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: what was fetched is its parent's, which goes on with it."""
         self._prefetched: Prefetched[DeliveredMessage] = Prefetched()
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None

@@ -22,6 +22,7 @@ from quorate.errors import HOPELESS, ConnectionFailedError, QuorateError, Refuse
 from quorate.leases import Leases
 from quorate.messages import NEVER, random_key
 from quorate.packing import packed, unpacked
+from quorate.texts import said_by
 from quorate.turns import Turns
 
 log = logging.getLogger("quorate.taskiq")
@@ -135,12 +136,19 @@ class QuorateBroker(AsyncBroker):
             if why is None:
                 try:
                     data = unpacked(message.data)
-                except ValueError as error:
-                    why = str(error)
+                    why = self._fault(data)
+                except Exception as error:  # whatever it is that somebody has put there
+                    why = f"it is no task: {said_by(error)}"
             if why is not None:
                 await self._settle(message, partial(self._reject, why=why))
                 continue
             yield self._held(message, data)  # nobody else has it: what is done with it is seen by that it goes
+
+    def _fault(self, data: bytes) -> str | None:
+        """Say why nobody here can run it: taskiq would acknowledge it, and it would be gone."""
+        task = self.formatter.loads(message=data)
+        task.parse_labels()
+        return None if self.find_task(task.task_name) is not None else f"there is no task {task.task_name!r} here"
 
     def _held(self, message: AsyncMessage, data: bytes) -> AckableMessage:
         """Make what taskiq gets of a message that is held. Where what runs it ends without a word, it is released."""

@@ -41,7 +41,7 @@ PATIENCE_MAX_S: Final = 4.0
 UNREADABLE: Final = (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON)
 """Refusals behind which a connection closes."""
 
-ALWAYS: Final = (ErrorWord.FIELD, ErrorWord.TIME, ErrorWord.NOT_SUPPORTED, *UNREADABLE)
+ALWAYS: Final = (ErrorWord.FIELD, ErrorWord.NOT_SUPPORTED, *UNREADABLE)
 """Refusals of what a request says: whoever was asked before has refused it, too."""
 
 NOT_DONE: Final = (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)

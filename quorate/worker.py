@@ -24,22 +24,16 @@ from typing import Any, Final, NamedTuple
 
 from quorate.checking import check_seconds
 from quorate.client import Client
-from quorate.confirms import AGAIN_S, LaterConfirms
+from quorate.confirms import LaterConfirms
 from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, lapsed, reject
 from quorate.delivered import DeliveredMessage
-from quorate.errors import (
-    HOPELESS,
-    ConnectionFailedError,
-    NotInFlightError,
-    QuorateError,
-    RefusedError,
-    UnavailableError,
-)
+from quorate.errors import HOPELESS, NotInFlightError, QuorateError, RefusedError
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
 from quorate.messages import reason_of
 from quorate.protocol import BATCH_MAX
+from quorate.texts import log_error
 from quorate.turns import Turns
 
 log = logging.getLogger("quorate.worker")
@@ -126,7 +120,7 @@ class Worker:
         self._concurrency = concurrency
         self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
-        self._confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(client, self._confirmed)
+        self._confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(client, self._confirmed, self._reject)
         self._interrupt = Interrupt()
         self._is_stopping = self._has_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -251,13 +245,14 @@ class Worker:
         why = lapsed(message, self._terms.max_lapses)
         if why is None:
             return False
-        self.counts["rejected"] += 1
         log.error("message %d of %s is not worked on: %s", message.msg_id, message.queue, why)
-        try:
-            reject(self._client, message, why, dead_letters_of(message.queue, DEAD))
-        except QuorateError as error:
-            log.warning("message %d comes again when its lease ends: %s", message.msg_id, error)
+        self._confirms.reject(message, why)
         return True
+
+    def _reject(self, message: DeliveredMessage, reason: str) -> int:
+        there = reject(self._client, message, reason, dead_letters_of(message.queue, DEAD))
+        self.counts["rejected"] += there
+        return there
 
     # -- handling ----------------------------------------------------------------------------------------------
 
@@ -266,8 +261,8 @@ class Worker:
         while not self._has_ended:
             try:
                 loop.run_forever()
-            except BaseException:  # a task that a handler has begun wants to end the process
-                log.exception("what a handler began raised this, and the worker goes on")
+            except BaseException as error:  # a task that a handler has begun wants to end the process
+                log_error(log, error, "what a handler began raised this, and the worker goes on")
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -292,8 +287,8 @@ class Worker:
             error = raised
         try:
             self._handled(message, error)
-        except Exception:
-            log.exception("message %d of %s comes again when its lease ends", message.msg_id, message.queue)
+        except Exception as failed:
+            log_error(log, failed, "message %d of %s comes again when its lease ends", *_named(message))
         finally:
             error = None  # or it would keep itself, and all that the handler had
 
@@ -320,8 +315,8 @@ class Worker:
             else:
                 assert self._loop is not None
                 await self._loop.run_in_executor(None, self._handled, message, error)
-        except Exception:
-            log.exception("message %d of %s comes again when its lease ends", message.msg_id, message.queue)
+        except Exception as failed:
+            log_error(log, failed, "message %d of %s comes again when its lease ends", *_named(message))
         finally:
             error = None
 
@@ -339,11 +334,11 @@ class Worker:
             if error is None and message.retry and not message.is_settled:
                 self._confirms.confirm(message)
             if error is not None:
-                log.error("message %d of %s failed, and is gone", message.msg_id, message.queue, exc_info=error)
+                log_error(log, error, "message %d of %s failed, and is gone", *_named(message))
         elif message.is_settled:
-            log.error("message %d of %s was settled, and its handler failed", *_named(message), exc_info=error)
+            log_error(log, error, "message %d of %s was settled, and its handler failed", *_named(message))
         elif isinstance(error, Reject):
-            self._rejected(message, error)
+            self._confirms.reject(message, error.reason or "it was rejected")
         elif isinstance(error, Retry):
             self.counts["failed"] += 1
             self._said("release", [message], lambda: self._client.release(message, delay=error.delay))
@@ -353,39 +348,19 @@ class Worker:
     def _failed(self, message: DeliveredMessage, error: BaseException) -> None:
         self.counts["failed"] += 1
         rest_s = self._terms.backoff.rest_s(message.deliveries_here)
-        log.error("message %d of %s failed, and comes again in %.1f s", *_named(message), rest_s, exc_info=error)
+        log_error(log, error, "message %d of %s failed, and comes again in %.1f s", *_named(message), rest_s)
         self._said("release", [message], lambda: self._client.release(message, delay=rest_s))
 
-    def _rejected(self, message: DeliveredMessage, error: Reject) -> None:
-        dead_letter = dead_letters_of(message.queue, DEAD)
-        self._said("bury", [message], lambda: reject(self._client, message, error.reason, dead_letter), is_final=True)
-        self.counts["rejected"] += 1
-
-    def _said(
-        self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int], *, is_final: bool = False
-    ) -> None:
-        """Say it. What ends a message (`is_final`) is asked again while no node answers, for as long as its lease may
-        last, so that its handler does not run again for that."""
-        until = time.monotonic() + (min(message.retry for message in messages) if is_final else 0.0)
-        while True:
-            try:
-                there = say()
-                break
-            except NotInFlightError:
-                there = 0
-                break
-            except QuorateError as error:
-                if (
-                    isinstance(error, ConnectionFailedError | UnavailableError)
-                    and time.monotonic() < until
-                    and not self._is_stopping
-                ):
-                    time.sleep(AGAIN_S)
-                    continue
-                log.warning(
-                    "%s of %d messages failed, they come again when their leases end: %s", what, len(messages), error
-                )
-                return
+    def _said(self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int]) -> None:
+        try:
+            there = say()
+        except NotInFlightError:
+            there = 0
+        except QuorateError as error:
+            log.warning(
+                "%s of %d messages failed, they come again when their leases end: %s", what, len(messages), error
+            )
+            return
         if there < len(messages):
             self._lost(messages, what, len(messages) - there)
 
@@ -396,9 +371,9 @@ class Worker:
 
     def _confirmed(self, messages: Sequence[DeliveredMessage], there: int | Exception) -> None:
         if isinstance(there, Exception):
-            log.warning("%d messages could not be confirmed, and come again: %s", len(messages), there)
+            log.warning("%d messages could not be settled, and come again: %s", len(messages), there)
         elif there < len(messages):
-            self._lost(messages, "confirm", len(messages) - there)
+            self._lost(messages, "settle", len(messages) - there)
 
 
 def _is_async(handler: Handler) -> bool:

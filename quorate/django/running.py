@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from importlib import import_module
-from traceback import format_exception
 from typing import Any
 
 from django.db import close_old_connections
@@ -28,7 +27,7 @@ from quorate.django.tasks import (
     task_finished,
     task_started,
 )
-from quorate.texts import said_by, text_of
+from quorate.texts import log_error, said_by, storable, text_of, traceback_of
 from quorate.worker import DEAD, Reject, Worker
 
 log = logging.getLogger("quorate.django")
@@ -77,7 +76,7 @@ class TaskRunner:
             returned = normalize_json(task.call(*context, *result.args, **result.kwargs))
         except BaseException as error:  # SystemExit, too: what a task raises is its failure
             path = f"{type(error).__module__}.{type(error).__qualname__}"
-            result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(error))))
+            result.errors.append(TaskError(exception_class_path=path, traceback=storable(traceback_of(error))))
             _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
             self._tell(task_finished, result)
             raise Reject(f"{path}: {text_of(error)}") from error
@@ -91,9 +90,9 @@ class TaskRunner:
         try:
             for receiver, raised in signal.send_robust(sender=type(self.backend), task_result=result):
                 if isinstance(raised, Exception):
-                    log.error("receiver %r of task %s raised", receiver, result.id, exc_info=raised)
-        except BaseException:  # Django passes on what is no Exception
-            log.exception("a receiver of task %s wants to end the process, and the worker goes on", result.id)
+                    log_error(log, raised, "receiver %r of task %s raised", receiver, result.id)
+        except BaseException as error:  # Django passes on what is no Exception, and what its own logging raises
+            log_error(log, error, "not all receivers were told of task %s", result.id)
 
     def _result(self, message: DeliveredMessage) -> TaskResult:
         try:
@@ -115,7 +114,7 @@ class TaskRunner:
                 worker_ids=[],
             )
         except Exception as error:  # whatever else a message holds
-            log.exception("message %d of %s is no task that can be run here", message.msg_id, message.queue)
+            log_error(log, error, "message %d of %s is no task that can be run here", message.msg_id, message.queue)
             raise Reject(f"it is no task that can be run: {said_by(error)}") from error
 
 

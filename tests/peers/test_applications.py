@@ -20,9 +20,12 @@ from tests.peers.conftest import environment
 
 APPS = Path(__file__).parent / "apps"
 ATTACKS = [
-    *("unused_queue", "lost_connection", "solo", "gevent", "foreign_dramatiq", "django_faults"),
-    *("dramatiq_odd", "dramatiq_names", "dramatiq_follow_ups", "dramatiq_stops"),
-    *("publishing", "headers", "named_queues", "unreadable"),
+    *("gevent", "foreign_dramatiq", "django_faults"),
+    *("dramatiq_odd", "dramatiq_names", "dramatiq_follow_ups", "dramatiq_stops", "dramatiq_middleware"),
+]
+KOMBU_ATTACKS = [
+    *("unused_queue", "lost_connection", "solo", "publishing", "headers", "named_queues", "unreadable"),
+    *("own_exchanges", "transient_tasks", "rejected_later"),
 ]
 POOLS = ["celery -P solo", "celery -P threads", "celery -P gevent", "celery -P eventlet"]
 
@@ -190,7 +193,10 @@ def test_taskiq_has_delays_priorities_queues_and_leases(start_node: StartNode, p
             wait_for(lambda: client.monitor("tasks")["size"] == 0, 20)
         assert application.began_at("delayed") >= begun + 1.5
         assert application.begun("long") == 1
-        assert "is a text or bytes" in client.peek("{tasks}.dead")[0]["dead"]["reason"]
+        reasons = " ".join(row["dead"]["reason"] for row in client.peek("{tasks}.dead", 10))
+        assert "is a text or bytes" in reasons
+        assert "of.tomorrow" in reasons
+        assert client.monitor("{tasks}.dead")["size"] == 3
 
 
 @pytest.mark.slow
@@ -263,13 +269,14 @@ def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str)
             wait_for(lambda: application.done("one") and application.done("two"), 60)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", ATTACKS + KOMBU_ATTACKS)
 def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
     node = start_node()
     application = Application("attacks", peers, node, tmp_path)
     assert node.process is not None
     application._environment["NODE_PIDS"] = f"{node.worker_pid} {node.process.pid}"
-    assert application.run("attacks.py", attack).endswith("held\n")
+    program = "kombu_attacks.py" if attack in KOMBU_ATTACKS else "attacks.py"
+    assert application.run(program, attack).endswith("held\n")
 
 
 def test_who_may_not_look_at_a_queue_takes_no_binding_away(peers: Path, tmp_path: Path) -> None:
@@ -282,7 +289,7 @@ def test_who_may_not_look_at_a_queue_takes_no_binding_away(peers: Path, tmp_path
         application = Application("attacks", peers, node, tmp_path)
         for name, known in (("URL_ONE", "worker"), ("URL_TWO", "viewer")):
             application._environment[name] = f"quorate://:{TOKENS[known]}@127.0.0.1:{node.port}"
-        assert application.run("attacks.py", "unseen_queues").endswith("held\n")
+        assert application.run("kombu_attacks.py", "unseen_queues").endswith("held\n")
 
 
 @pytest.mark.slow(20)

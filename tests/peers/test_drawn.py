@@ -37,6 +37,7 @@ QUEUES = dict.fromkeys(FRAMEWORKS, "drawn") | {
     "django": "site.default",
 }
 KINDS = {"ok": 60, "slow": 16, "fails": 4, "odd": 4, "pair": 4, "large": 4, "exit": 2, "retries": 3, "pipes": 3}
+FAILING = ("fails", "odd", "pair", "large", "exit")
 RARE = ("blocks", "holds", "killed")
 """One of each in forty tasks, or so."""
 
@@ -175,6 +176,16 @@ class Drawn:
         self.reasons = Counter(str(row["dead"].get("reason"))[:60] for row in rows if row.get("dead"))
         return "\n".join(str(row["data"])[:4000] for row in rows).replace("\\", "")
 
+    def _has_ended(self, name: str, kind: str, done: Counter[str], began: Counter[str], *, is_dead: bool) -> bool:
+        """Whether a task has come to the end that its kind has in its framework."""
+        if self.framework == "celery" and kind == "pipes":
+            return (done[name] > 0 and done[name + "-next"] > 0) or is_dead
+        if kind in FAILING and self.framework in ("celery", "taskiq"):
+            return began[name] > 0  # who fails for good is acknowledged there
+        if kind in FAILING or (kind == "pipes" and self.framework in ("dramatiq", "worker", "taskiq")):
+            return is_dead
+        return done[name] > 0 or is_dead
+
     def _judged(self, faults: int) -> Counter[str]:
         notes = [line.split() for line in (self._folder / "notes").read_text().splitlines()]
         done = Counter(words[0] for words in notes if words[1] == "done")
@@ -184,8 +195,7 @@ class Drawn:
         lost = []
         for name, kind in self.tasks:
             is_dead = f'"{name}"' in dead or f"'{name}'" in dead
-            ended = done[name] > 0 or is_dead or (kind not in ("ok", "slow", "blocks", "holds") and began[name] > 0)
-            if not ended:
+            if not self._has_ended(name, kind, done, began, is_dead=is_dead):
                 lost.append((name, kind, began[name]))
             found["done"] += done[name] > 0
             found["dead"] += is_dead

@@ -1,6 +1,7 @@
 """What is fetched ahead is worked on by one client at a time: extended while it is asked for, given back in time."""
 
 import asyncio
+import os
 import threading
 import time
 from typing import Any
@@ -105,3 +106,18 @@ def test_of_a_stopped_process_nothing_old_is_handed_out(start_node: StartNode) -
             time.sleep(1.5 * LEASE_S)
             assert other.consume_many("q", 2, wait=2)
         assert list(messages) == []
+
+
+def test_a_child_gives_back_nothing_of_its_parents(start_node: StartNode) -> None:
+    """It left the loop that it had inherited, and released what its parent went on handing out."""
+    with start_node().client() as client:
+        client.produce_many("q", list(range(6)), retry=60)
+        messages = client.messages("q", prefetch=6, wait=0.5)
+        next(messages).confirm()
+        child = os.fork()
+        if not child:
+            messages.close()  # type: ignore[attr-defined]
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert client.monitor("q")["in_flight"] == 5
+        assert [message.data for message in messages] == [1, 2, 3, 4, 5]

@@ -1,5 +1,7 @@
 """Whatever Python holds in an exception, a name or a header can be stored, and settles its message."""
 
+import logging
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from quorate import Worker
 from quorate.messages import checked_headers, reason_of
 from quorate.protocol import REASON_MAX
-from quorate.texts import said_by, storable, text_of
+from quorate.texts import log_error, said_by, storable, text_of, traceback_of
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.quorate.test_worker import QUICK, OddError, size, working
@@ -22,6 +24,11 @@ class NoTextError(Exception):
         return 7
 
 
+class EndsError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(2)
+
+
 class DeepError(Exception):
     def __str__(self) -> str:
         return str(self)
@@ -30,6 +37,7 @@ class DeepError(Exception):
 ODD = [
     OddError(),
     NoTextError(),
+    EndsError(),
     DeepError(),
     ValueError("caf\udce9"),
     ValueError("\0\n\x1b"),
@@ -84,3 +92,20 @@ def test_a_message_is_buried_for_any_reason(start_node: StartNode, error: Except
             wait_for(lambda: size(client, "q.dead") == 1 if "q.dead" in client.queues() else False)
         assert len(runs) == 1
         assert client.peek("q.dead")[0]["dead"]["reason"]
+
+
+def test_an_exception_that_can_not_be_printed_is_logged_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python's logging raises for one whose context can't be printed: a worker's thread ended by that."""
+    logger = logging.getLogger("quorate.tests.texts")
+    logger.propagate = False
+    logger.addHandler(logging.StreamHandler(sys.stderr))
+    error = SyntaxError("x", ("f", 1, 2, 5))  # type: ignore[arg-type]  # what a task may raise
+    assert traceback_of(error) == "SyntaxError: x (f, line 1)"
+    try:
+        raise error
+    except SyntaxError:
+        log_error(logger, error, "%s failed", "it")
+    log_error(logger, ValueError("fine"), "%s failed", "that")
+    said = capsys.readouterr().err
+    assert "it failed" in said
+    assert "that failed\nValueError: fine" in said

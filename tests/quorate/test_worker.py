@@ -331,7 +331,11 @@ def test_a_worker_that_waits_ends_at_once_and_says_what_can_not_get_better(start
             Worker(client, "x" * 300, print).run()
 
 
-@pytest.mark.parametrize("error", [ValueError("caf\udce9"), OddError()], ids=["half a pair", "no text"])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("caf\udce9"), OddError(), SyntaxError("x", ("f", 1, 2, 5))],  # type: ignore[arg-type]  # logging raises
+    ids=["half a pair", "no text", "no traceback"],
+)
 @pytest.mark.parametrize("is_rejected", [False, True])
 def test_a_handler_may_fail_with_any_exception(
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch, error: Exception, is_rejected: bool
@@ -435,3 +439,31 @@ def test_what_ended_while_no_node_answered_is_buried_when_one_does(start_node: S
         assert len(runs) == 1
         with node.client() as other:
             assert size(other, "q.dead") == 1
+
+
+def test_a_worker_that_rejects_what_lapsed_stops_soon_while_no_node_answers(start_node: StartNode) -> None:
+    """It rejected them one after the other before it looked whether it was to stop: 82 s."""
+    node = start_node()
+    with node.client(timeout=1.0) as client:
+        client.produce_many("q", list(range(8)), retry=0.3)
+        for _ in range(2):
+            assert len(client.consume_many("q", 8, wait=5)) == 8
+            wait_for(lambda: client.monitor("q")["ready"] == 8)
+        worker = Worker(client, "q", lambda message: None, max_lapses=2, grace=1)
+        taken = threading.Event()
+        reject = worker._reject
+
+        def away(message: Any, reason: str) -> int:
+            taken.set()
+            node.kill()
+            return reject(message, reason)
+
+        worker._confirms._reject = away
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        assert taken.wait(20)
+        begun = time.monotonic()
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert time.monotonic() < begun + 15

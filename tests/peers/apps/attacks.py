@@ -1,96 +1,11 @@
 """What a stranger, a long task, or a fault of an application's own must not break: by the first word of the command."""
 
-import contextlib
 import os
-import signal
 import sys
 import threading
 import time
 
-URL = os.environ["QUORATE_URL"]
-
-
-def unused_queue():
-    """A queue that goes when it is unused stays while its only consumer has no hands free."""
-    import kombu
-
-    import quorate.kombu  # noqa: F401
-
-    queue = kombu.Queue("busy", expires=1.5)
-    got = []
-    with kombu.Connection(URL) as connection:
-        producer = connection.Producer()
-        for n in range(3):
-            producer.publish(n, routing_key="busy", declare=[queue])
-        with kombu.Consumer(connection, [queue], callbacks=[lambda body, message: got.append(message)]) as consumer:
-            consumer.qos(prefetch_count=1)
-            connection.drain_events(timeout=5)
-            time.sleep(6)
-            while len(got) < 3:
-                got[-1].ack()
-                connection.drain_events(timeout=5)
-            got[-1].ack()
-    assert [message.payload for message in got] == [0, 1, 2]
-
-
-def lost_connection():
-    """What is worked on when its connection is given up is still acknowledged."""
-    import kombu
-
-    import quorate.kombu  # noqa: F401
-    from quorate import Client
-
-    with Client(URL) as client:
-        connection = kombu.Connection(URL)
-        got = []
-        queue = kombu.Queue("lost")
-        connection.Producer().publish(1, routing_key="lost", declare=[queue])
-        consumer = kombu.Consumer(connection, [queue], callbacks=[lambda body, message: got.append(message)])
-        consumer.consume()
-        connection.drain_events(timeout=5)
-        connection.collect()
-        got[0].ack()
-        until = time.monotonic() + 10
-        while client.monitor("lost")["size"]:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        while "quorate-leases" in [thread.name for thread in threading.enumerate()]:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-
-
-def solo():
-    """In an event loop that runs the tasks itself, each is acknowledged before the next begins."""
-    import kombu
-    from kombu.asynchronous import Hub
-
-    import quorate.kombu  # noqa: F401
-
-    hub, acknowledged, begun = Hub(), set(), []
-
-    def run(n, message):
-        assert len(acknowledged) == len(begun), "the one before waits for this one"
-        begun.append(n)
-        time.sleep(0.001 * (n % 3))
-        hub.call_soon(acknowledge, n, message)
-
-    def acknowledge(n, message):
-        acknowledged.add(n)
-        message.ack()
-
-    queue = kombu.Queue("solo")
-    with kombu.Connection(URL) as connection:
-        producer = connection.Producer()
-        connection.register_with_event_loop(hub)
-        with kombu.Consumer(connection, [queue], callbacks=[run]) as consumer:
-            consumer.qos(prefetch_count=4)
-            for n in range(200):
-                producer.publish(n, routing_key="solo", declare=[queue])
-            until = time.monotonic() + 30
-            while len(acknowledged) < 200:
-                assert time.monotonic() < until
-                hub.run_once()
-    assert sorted(begun) == list(range(200))
+from attack_tools import URL, OddError, eventually, stand_still
 
 
 def gevent():
@@ -168,6 +83,7 @@ def django_faults():
         data = {"task": path, "id": "x", "args": [], "kwargs": {}, "enqueued_at": "2026-01-01T00:00:00"}
         runner.backend.client.produce("site.default", data, retry=60)
     tasks.leaving.enqueue("leaving")
+    tasks.unprintable.enqueue("unprintable")
     tasks.work.enqueue("fine", 0)
     thread = threading.Thread(target=runner.worker.run)
     thread.start()
@@ -177,31 +93,9 @@ def django_faults():
         time.sleep(0.05)
     runner.worker.stop()
     thread.join(20)
-    assert (runner.worker.counts["done"], runner.worker.counts["rejected"]) == (1, 1 + 5)
+    assert (runner.worker.counts["done"], runner.worker.counts["rejected"]) == (1, 2 + 5)
     assert "this" not in sys.modules, "nothing is imported for a message"
     assert "antigravity" not in sys.modules
-
-
-class OddError(Exception):
-    """What it says uses an attribute that was never set."""
-
-    def __str__(self):
-        return self.detail
-
-
-def stand_still(seconds):
-    """The node does not answer for so long; returns at once."""
-    pids = [int(pid) for pid in os.environ["NODE_PIDS"].split()]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    threading.Timer(seconds, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids]).start()
-
-
-def eventually(what, seconds=30):
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def dramatiq_odd():
@@ -357,141 +251,55 @@ def dramatiq_stops():
     assert time.monotonic() < begun + 10
 
 
-def publishing():
-    """All tries of one publish have one key; two publishes have two. What it is known by does not travel."""
-    import kombu
+def dramatiq_middleware():
+    """A retry that is stored leaves no dead letter, and a middleware that wants to end the process ends no worker."""
+    import dramatiq
 
-    import quorate.kombu  # noqa: F401
-    from quorate import Client
+    from quorate.dramatiq import QuorateBroker
 
-    with Client(URL) as client, kombu.Connection(URL, transport_options={"timeout": 1}) as connection:
-        producer = connection.Producer()
-        queue = kombu.Queue("once")
-        for _ in range(2):
-            producer.publish({"a": 1}, routing_key="once", declare=[queue])
-        stand_still(4)
-        policy = {"max_retries": 20, "interval_start": 0.2}
-        producer.publish({"a": 2}, routing_key="once", retry=True, retry_policy=policy)
-        rows = client.peek("once", 10)
-        assert len(rows) == 3
-        assert not any("quorate_key" in str(row["data"]) for row in rows)
+    broker = QuorateBroker(URL, namespace="m", lease=3)
+    dramatiq.set_broker(broker)
+    ran = []
 
+    class Broken(dramatiq.Middleware):
+        def after_process_message(self, broker, message, *, result=None, exception=None):
+            if exception is not None:
+                raise RuntimeError("statsd is away")
+            if message.args == ("exits",):
+                raise SystemExit(1)
 
-def headers():
-    """Whatever kombu's own transports carry arrives as it was sent."""
-    import datetime
-    import decimal
-    import uuid
+    class SilentError(Exception):
+        def __str__(self):
+            raise SystemExit(2)
 
-    import kombu
+    broker.add_middleware(Broken())
 
-    import quorate.kombu  # noqa: F401
+    @dramatiq.actor(max_retries=2, min_backoff=50, max_backoff=100)
+    def retried(name):
+        ran.append(name)
+        if ran.count(name) == 1:
+            raise ValueError(name)
 
-    deep = []
-    for _ in range(60):
-        deep = [deep]
-    sent = {
-        "pair": "caf\udce9",
-        "when": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        "id": uuid.uuid4(),
-        "price": decimal.Decimal("1.5"),
-        "raw": b"\xff",
-        "huge": 2**70,
-        "endless": float("inf"),
-        "deep": deep,
-        "\udce9": "name",
-    }
-    queue = kombu.Queue("headers")
-    with kombu.Connection(URL) as connection:
-        producer = connection.Producer()
-        producer.publish(["f\udc80"], routing_key="headers", declare=[queue], headers={**sent, "nan": float("nan")})
-        producer.publish("plain", routing_key="headers", headers={"a": [1, None]}, correlation_id="\udce9")
-        got = queue(connection.channel()).get()
-        assert got.payload == ["f\udc80"]
-        nan = got.headers.pop("nan")
-        assert nan != nan
-        assert got.headers == sent, got.headers
-        got.ack()
-        plain = queue(connection.channel()).get()
-        assert (plain.payload, plain.headers, plain.properties["correlation_id"]) == (
-            "plain",
-            {"a": [1, None]},
-            "\udce9",
-        )
-        plain.ack()
+    @dramatiq.actor(max_retries=0)
+    def silent(name):
+        ran.append(name)
+        raise SilentError
 
-
-def named_queues():
-    """A queue that is only named has no binding in the node, and its messages come all the same."""
-    import kombu
-
-    import quorate.kombu  # noqa: F401
-    from quorate import Client
-
-    with Client(URL) as client, kombu.Connection(URL) as connection, kombu.Connection(URL) as other:
-        for n in range(20):
-            name = f"user-{n}"
-            queue = kombu.Queue(name, kombu.Exchange(name), routing_key=name)
-            connection.Producer().publish(n, exchange=name, routing_key=name, declare=[queue])
-            other.Producer().publish(n, exchange=kombu.Exchange(name), routing_key=name)
-        assert sorted(client.queues()) == sorted(f"user-{n}" for n in range(20))
-        assert all(client.monitor(f"user-{n}")["ready"] == 2 for n in range(20))
-        exchange = kombu.Exchange("shared")
-        for name in ("left", "right"):
-            kombu.Queue(name, exchange, routing_key="shared")(connection.channel()).declare()
-        other.Producer().publish(1, exchange=exchange, routing_key="shared")
-        assert [client.monitor(name)["ready"] for name in ("left", "right")] == [1, 1]
-        assert "shared" not in client.queues(), "nobody has bound a queue of that name"
-
-
-def unreadable():
-    """What basic_get can't read is a dead letter at once, and the next message is returned."""
-    import kombu
-
-    import quorate.kombu  # noqa: F401
-    from quorate import Client
-
-    with Client(URL) as client, kombu.Connection(URL) as connection:
-        client.produce("bg", {"body": "%%%a", "properties": {"body_encoding": "base64"}, "headers": {}}, retry=2)
-        channel = connection.channel()
-        assert channel.basic_get("bg") is None
-        client.produce("bg", {"body": "%%%a", "properties": {"body_encoding": "base64"}, "headers": {}}, retry=2)
-        connection.Producer().publish(1, routing_key="bg", declare=[kombu.Queue("bg")])
-        assert channel.basic_get("bg").payload == 1
-        assert client.monitor("bg")["in_flight"] == 1
-        assert client.monitor("{bg}.XQ")["size"] == 2
-
-
-def unseen_queues():
-    """Who may not look at a queue does not take it for gone: its binding stays."""
-    import kombu
-
-    import quorate.kombu  # noqa: F401
-    from quorate import NotAllowedError
-
-    got = []
-    one, two = kombu.Connection(os.environ["URL_ONE"]), kombu.Connection(os.environ["URL_TWO"])
-    exchange = kombu.Exchange("events", "topic")
-    queue = kombu.Queue("one.listener", exchange, routing_key="#", auto_delete=True)
-    kombu.Consumer(
-        one.channel(), [queue], callbacks=[lambda body, message: (got.append(body), message.ack())]
-    ).consume()
-    mine = kombu.Producer(one.channel(), exchange)
-
-    def drain():
-        with contextlib.suppress(TimeoutError):
-            while True:
-                one.drain_events(timeout=1)
-
-    mine.publish("before", routing_key="a")
-    drain()
-    with contextlib.suppress(NotAllowedError):  # it may not produce into that queue, and is told so
-        kombu.Producer(two.channel(), exchange).publish("two", routing_key="a")
-    mine.publish("after", routing_key="a")
-    drain()
-    assert got == ["before", "after"], got
-    for connection in (one, two):
-        connection.close()
+    worker = dramatiq.Worker(broker, worker_threads=1)
+    worker.start()
+    retried.send("retried")
+    eventually(lambda: ran.count("retried") == 2)
+    eventually(lambda: broker.get_queue_message_counts("default") == (0, 0, 0))
+    silent.send("silent")
+    retried.send("again")
+    eventually(lambda: ran.count("again") == 2)
+    eventually(lambda: broker.get_queue_message_counts("default") == (0, 0, 1))
+    retried.send("exits")
+    eventually(lambda: "exits" in ran)
+    eventually(lambda: broker.get_queue_message_counts("default") == (0, 0, 1))
+    assert all(thread.is_alive() for thread in worker.workers)
+    worker.stop()
+    broker.close()
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ elif FRAMEWORK == "celery":
     app.conf.worker_prefetch_multiplier = 1
 
     @app.task(bind=True, name="drawn")
-    def drawn(self, name, kind):
+    def drawn(self, name, kind, odd=""):
         if kind == "retries" and not self.request.retries:
             raise self.retry(countdown=0.2, max_retries=2)
         perform(name, kind)
@@ -99,10 +99,7 @@ elif FRAMEWORK == "celery":
     def send(tasks):
         for name, kind in tasks:
             if kind == "pipes":
-                chain(
-                    drawn.si(name, "ok"),
-                    drawn.si(name + "caf\udce9".encode("utf-8", "backslashreplace").decode(), "ok"),
-                )()
+                chain(drawn.si(name, "ok"), drawn.si(f"{name}-next", "ok", "caf\udce9"))()
             else:
                 drawn.apply_async((name, kind), headers={"odd": ["\udce9", float("nan")]})
 

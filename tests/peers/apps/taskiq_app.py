@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from taskiq import AckableMessage, BrokerMessage, InMemoryBroker
+from taskiq import AckableMessage, InMemoryBroker
 
 from quorate.taskiq import QuorateBroker
 
@@ -21,6 +21,12 @@ async def work(name, seconds):
         notes.write(f"{name} done\n")
 
 
+def registered(listening):
+    """A task that the broker knows, as it is sent."""
+    task = listening.register_task(work.original_func, task_name="work")
+    return listening.formatter.dumps(task.kicker()._prepare_message("x", 0))
+
+
 async def first(listening):
     return await anext(listening.listen())
 
@@ -34,7 +40,7 @@ async def listeners():
     await other.startup()
     tasks = [asyncio.create_task(first(other)) for _ in range(2)]
     await asyncio.sleep(0.3)
-    message = other.formatter.dumps(work.kicker()._prepare_message("x", 0))
+    message = registered(other)
     await other.kick(message)
     done, waiting = await asyncio.wait(tasks, timeout=5, return_when=asyncio.FIRST_COMPLETED)
     assert (len(done), len(waiting)) == (1, 1)
@@ -59,7 +65,7 @@ async def few_connections():
     await few.startup()
     tasks = [asyncio.create_task(first(few)) for _ in range(3)]
     await asyncio.sleep(0.3)
-    raw = BrokerMessage(task_id="1", task_name="any", message=b"\xff no json", labels={"label1": "val1"})
+    raw = registered(few)
     await asyncio.wait_for(asyncio.gather(*[few.kick(raw) for _ in range(50)]), 5)
     got = await asyncio.wait_for(asyncio.gather(*tasks), 5)
     assert [one.data for one in got] == [raw.message] * 3
@@ -77,6 +83,9 @@ async def sending():
     await work.kicker().with_labels(delay=1.5).kiq("delayed", 0)
     await work.kiq("long", 5)
     await broker.client.produce("tasks", {"no": "task"})
+    await broker.client.produce("tasks", "no task either")
+    unknown = work.kicker()._prepare_message("x", 0).model_copy(update={"task_name": "of.tomorrow"})
+    await broker.kick(broker.formatter.dumps(unknown))
     sys.stdout.write(f"{begun}\n")
     await broker.shutdown()
 

@@ -39,6 +39,12 @@ def failing(name):
 
 
 @task()
+def unprintable(name):
+    note(name)
+    raise SyntaxError("x", ("f", 1, 2, 5))
+
+
+@task()
 def drawn(name, kind):
     from drawn import perform
 

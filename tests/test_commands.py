@@ -19,7 +19,6 @@ import pytest
 import typer
 
 from cli.main import app
-from quorate.version import VERSION
 from tests.node import free_ports
 
 ROOT: Final = Path(__file__).parent.parent
@@ -113,7 +112,7 @@ class Shell:
             )
 
     def _here(self, line: str) -> str:
-        line = line.replace("127.0.0.1:1111", f"127.0.0.1:{self.port}")
+        line = line.replace("127.0.0.1:1111", f"127.0.0.1:{self.port}").replace(" --port 2111", "")
         return f"{line} --port {self.port}" if " cluster start " in line else line
 
     def has_begun(self) -> None:
@@ -226,8 +225,7 @@ def test_the_librarys_examples_run(shell: Shell) -> None:
 @pytest.mark.slow
 def test_the_readmes_first_look_in_its_order(shell: Shell) -> None:
     lines = ours("README.md")
-    version, start, produce, ls, consume, confirm, tail, *cluster = lines
-    assert shell.type(version).startswith(f"qctl {VERSION}, ")
+    start, produce, ls, consume, confirm, tail, *cluster = lines
     shell.begin(start)
     shell.has_begun()
     msg_id = shell.type(produce).strip()
@@ -240,19 +238,16 @@ def test_the_readmes_first_look_in_its_order(shell: Shell) -> None:
     python = text.split("```python\n")[1].split("```")[0].replace("delay=10", "delay=1")
     python = python.replace("wait=15", "wait=3")
     shell.type(f"cat > it.py <<'END'\n{python.replace('Client()', f'Client(port={shell.port})')}END\npython it.py")
-    said = re.findall(r"^    > (.*)\n    < (.*)$", text, re.MULTILINE)
-    assert said
+    [asked] = re.findall(r"`({\"action\".*?})`", text)
     with socket.create_connection(("127.0.0.1", shell.port), 5) as sock:
-        for asked, answered in said:
-            sock.sendall(asked.encode())
-            reply = json.loads(sock.recv(4096))
-            assert reply["msg_id"] > int(msg_id)
-            assert reply | {"msg_id": json.loads(answered)["msg_id"]} == json.loads(answered)
+        sock.sendall(asked.encode())
+        reply = json.loads(sock.recv(4096))
+        assert reply["code"] == 0
+        assert reply["msg_id"] > int(msg_id)
     shell.end()
-    begin, status, transfer, stop = cluster
+    begin, status, stop = cluster
     assert shell.type(begin).count("ready on") == 3
     assert shell.type(status).count(" up ") == 3
-    assert "leads" in shell.type(transfer)
     assert "stopped" in shell.type(stop)
 
 

@@ -18,6 +18,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
+from quorate import NewMessage
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.console.conftest import Console, StartConsole
@@ -256,4 +257,32 @@ def test_charts_tell_times_as_tables_do_wherever_the_browser_is(
     assert time.strftime("%Y-%m-%d", time.gmtime()) in browser.driver.execute_script("return window.written")
     time.sleep(4)
     browser.shot("charts-new-york")
+    browser.check()
+
+
+@pytest.mark.slow(15)
+def test_the_readmes_picture_shows_queues_at_work(
+    node: Node, start_console: StartConsole, open_browser: Callable[[Console], Browser]
+) -> None:
+    """It is build/console/readme.png, copied to docs/console.png when the page has changed."""
+    picture = Path(__file__).parents[2] / "docs" / "console.png"
+    assert 10_000 < picture.stat().st_size < 200_000
+    assert "docs/console.png" in (picture.parents[1] / "README.md").read_text()
+    browser = open_browser(start_console(node))
+    browser.open("/")
+    with node.client() as client:
+        client.configure("mail", dead_letter="mail.dead")
+        for turn in range(10):
+            client.produce_many("mail", [{"to": n} for n in range(60 + 9 * turn)])
+            client.produce_many("thumbnails", [{"picture": n} for n in range(20)])
+            client.produce_many("invoices", [NewMessage({"order": n}, delay=600 + 60 * n) for n in range(12)])
+            for message in client.consume_many("mail", 50):
+                if message.data["to"] % 25 == 24:
+                    message.bury("no such user")
+                else:
+                    message.confirm()
+            client.consume_many("thumbnails", 5)
+            time.sleep(1.0)
+    browser.sees("mail.dead")
+    browser.shot("readme")
     browser.check()

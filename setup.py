@@ -8,11 +8,13 @@ import os
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
-from setuptools._distutils._modified import newer_group
+from setuptools._distutils._modified import newer, newer_group
 from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.errors import CCompilerError, DistutilsError
 from setuptools._distutils.sysconfig import customize_compiler
@@ -23,6 +25,25 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # a build does not begin with the folder it builds
 
 from quorate_compiled import GROUP, MODULES, PACKAGES, VARIABLE, source_of  # noqa: E402
+
+PARTS = 6
+"""C files that all modules are compiled in."""
+
+OF_OTHERS = """#include <Python.h>
+#include <frameobject.h>
+#include <structmember.h>
+#include <assert.h>
+#include <ctype.h>
+#include <float.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#pragma GCC visibility push(hidden)
+"""
+"""What stands before each part: all else is in the same library, and is called and read without a detour."""
+
+AT_ONCE = 2
+"""Compilers at a time: each takes some 400 MB."""
 
 BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "develop"}
 """Commands that compile; the others only ask."""
@@ -69,16 +90,43 @@ def extensions() -> list[Extension]:
     is_strict = wanted == "1" or "--inplace" in sys.argv  # who works on it wants to know
     os.chdir(HERE)
     try:
-        made = mypycify([source_of(module) for module in MODULES], group_name=GROUP, opt_level="1", debug_level="0")
+        paths = [source_of(module) for module in MODULES]
+        made = mypycify(paths, group_name=GROUP, opt_level="1", debug_level="0", multi_file=True)
     except (Exception, SystemExit) as error:
         if is_strict:
             raise
         print(f"Quorate is installed interpreted: mypyc does not take it ({error}; see above)", file=sys.stderr)
         return []
     for extension in made:
+        extension.sources = in_parts(extension.sources)
         extension.optional = not is_strict
         # gcc's warnings about generated code take half of the time; what nobody else sees is called without a detour
         extension.extra_compile_args.extend(["-Wno-all", "-fvisibility=hidden"])
+    return made
+
+
+def in_parts(sources: list[str]) -> list[str]:
+    """Make a few C files of many, which each include some: as one they take one compiler, and 1.5 GB of memory; one by
+    one, each reads the same headers again.
+
+    Modules of one folder stay together: calls within a file are the quick ones.
+    """
+    if len(sources) <= PARTS:
+        return sources
+    sizes = {source: os.path.getsize(source) for source in sources}
+    ordered, limit = sorted(sources), sum(sizes.values()) / PARTS
+    parts: list[list[str]] = [[]]
+    for source in ordered:
+        if len(parts) < PARTS and sum(sizes[one] for one in parts[-1]) + sizes[source] / 2 > limit:
+            parts.append([])
+        parts[-1].append(source)
+    made = []
+    for number, part in enumerate(parts):
+        path = Path(sources[0]).parent / f"part_{number}.c"
+        text = OF_OTHERS + "".join(f'#include "{Path(one).resolve()}"\n' for one in part)
+        if not path.exists() or path.read_text() != text or any(newer(one, str(path)) for one in part):
+            path.write_text(text)
+        made.append(str(path))
     return made
 
 
@@ -87,7 +135,25 @@ class Build(build_ext):
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        self.parallel = self.parallel or True  # all code is in one file; beside it, each module has a small one
+        self.parallel = self.parallel or AT_ONCE
+
+    def build_extensions(self) -> None:
+        """Compile the parts two at a time, and say how far that is. Beside them go the small files of each module."""
+        compile_some, done = self.compiler.compile, []
+
+        def compile_all(sources: list[str], **options: Any) -> list[str]:
+            def compile_one(source: str) -> list[str]:
+                objects = compile_some([source], **options)
+                if len(sources) > 1:
+                    done.append(source)
+                    print(f"Quorate: {len(done)} of {len(sources)} parts are compiled", file=sys.stderr, flush=True)
+                return objects
+
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                return [one for objects in pool.map(compile_one, sources) for one in objects]
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
 
     def run(self) -> None:
         made = {Path(self.get_ext_filename(one.name)): one for one in self.extensions}

@@ -24,6 +24,9 @@ from quorate.messages import (
 from quorate.payload import to_wire
 from quorate.protocol import Action, ErrorWord
 
+ONE: Final = (Message, int, Key)
+"""What names one message; else there are several."""
+
 CLOCKS_S: Final = 5.0
 """So far this machine's clock and the leader's may be apart, where a lease is said to run."""
 
@@ -77,7 +80,7 @@ def watch(queue: str | Sequence[str], wait: float) -> Ask[str | None]:
 
 def confirm(messages: Message | int | Key | Iterable[Message | int], held: bool = False) -> Ask[int]:
     """How many were there, or, with `held`, in flight."""
-    listed = messages if isinstance(messages, Message | int | Key) or messages is None else list(messages)
+    listed = messages if isinstance(messages, ONE) or messages is None else list(messages)
     named, asked = settled_of(listed)
     if not asked:
         return Ask(Action.CONFIRM, None, lambda reply: 0)
@@ -99,7 +102,7 @@ def confirm(messages: Message | int | Key | Iterable[Message | int], held: bool 
 
 def _are_leased(messages: Any) -> bool:
     """Whether none of them can have been handed out to somebody else by now: their first leases still run."""
-    listed = [messages] if isinstance(messages, Message | int | str) else messages
+    listed = [messages] if isinstance(messages, ONE) else messages
     leased_until = time.time() + CLOCKS_S
     return all(isinstance(one, Message) and one.due_at > leased_until for one in listed)
 

@@ -9,9 +9,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from quorate.after_fork import forget_after_fork
 from quorate.background import started
@@ -81,8 +80,7 @@ class Confirms:
                 self._lock.notify_all()
 
 
-@dataclass(frozen=True)
-class _Word(Generic[MessageT]):
+class _Word(NamedTuple, Generic[MessageT]):
     """That a message is done, or, with a `reason`, rejected; it is tried `until` then (monotonic s)."""
 
     message: MessageT

@@ -27,20 +27,20 @@ class DeliveredMessage(Message):
     is_worked_on: bool = field(default=False, kw_only=True, repr=False, compare=False)
     """A `Worker` has it, and says what becomes of it when its handler raises."""
 
-    _tried: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    _said: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Whether a node has taken what was said of it; empty: nothing was said."""
 
     _spans: list[AbstractContextManager[None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def is_settled(self) -> bool:
         """Whether a node has been told what becomes of it."""
-        return bool(self._settled)
+        return True in self._said
 
     @property
     def is_unsettled(self) -> bool:
         """Whether it was to be told, and that failed."""
-        return bool(self._tried) and not self._settled
+        return bool(self._said) and True not in self._said
 
     def __enter__(self) -> Self:
         if self.client.tracing is not None and not self.is_worked_on:
@@ -54,9 +54,9 @@ class DeliveredMessage(Message):
         if self._spans:
             with suppress(BaseException):  # it raises what it was given
                 self._spans.pop().__exit__(kind, error, traceback)
-        if self._settled or not self.retry:
+        if self.is_settled or not self.retry:
             return
-        if kind is None and not self._tried:
+        if kind is None and not self._said:
             self.confirm()
             return
         if self.is_worked_on:
@@ -68,16 +68,16 @@ class DeliveredMessage(Message):
 
     def confirm(self) -> bool:
         """Confirm that it is done; False: it was not this one's any more."""
-        self._tried.append("confirm")
+        self._said.append(False)
         confirmed = self.client.confirm(self)
-        self._settled.append("confirmed")
+        self._said.append(True)
         return confirmed > 0
 
     def release(self, *, delay: float = 0.0) -> None:
         """Give it back, due after `delay` seconds."""
-        self._tried.append("release")
+        self._said.append(False)
         self.client.release(self, delay=delay)
-        self._settled.append("released")
+        self._said.append(True)
 
     def extend(self, retry: float | None = None) -> None:
         """Keep it for `retry` seconds from now; None: as long as a lease of it lasts."""
@@ -85,6 +85,6 @@ class DeliveredMessage(Message):
 
     def bury(self, reason: str | None = None) -> None:
         """Move it to the dead letter queue of its queue."""
-        self._tried.append("bury")
+        self._said.append(False)
         self.client.bury(self, reason)
-        self._settled.append("buried")
+        self._said.append(True)

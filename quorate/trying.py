@@ -112,9 +112,10 @@ class Trying:
 
     def _patient(self, body: dict[str, Any], left_s: float) -> dict[str, Any]:
         """Let the node that is asked say in time that nobody leads, where it would wait for too long by itself."""
+        if not (self._had_no_leader or self._timeout_s <= PATIENCE_MAX_S) or "patience" in body:
+            return body
         patience_s = max(left_s - self._answer_s, 0.001)
-        is_needed = self._had_no_leader or self._timeout_s <= PATIENCE_MAX_S
-        if not is_needed or patience_s > PATIENCE_MAX_S or "patience" in body:
+        if patience_s > PATIENCE_MAX_S:
             return body
         return {**body, "patience": round(patience_s, 3)}
 

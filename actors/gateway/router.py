@@ -58,7 +58,10 @@ from net.peers.messages import (
     StillThere,
 )
 from quorate.actions import WAITS
-from quorate.protocol import ErrorWord, Reply, refusal
+from quorate.protocol import Action, ErrorWord, Reply, refusal
+
+NAMES_ANOTHER: Final = frozenset({int(Action.MOVE), int(Action.CONFIGURE)})
+"""Actions that may name a queue beside theirs: see `goes_to`."""
 
 ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""
@@ -154,7 +157,8 @@ class Router(LoopActor[ToRouter]):
             note_late(message.calls)
         if self._removal.by:
             message = Execute(self._removal.without_refused(message.calls))
-        if self._virtual_queues.names:
+        names = self._virtual_queues.names
+        if names and _may_name(names, message.calls):
             calls, refused = self._virtual_queues.split(message.calls, self.actor_ref)
             send_answers(refused)
             if len(self._routings) > 1:
@@ -403,3 +407,13 @@ def _as_stopping(call: Call, reply: Reply) -> Answer:
     if call.request.wait and call.request.action in WAITS and is_empty:
         return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
     return call, reply
+
+
+def _may_name(names: dict[str, list[str]], calls: list[Call]) -> bool:
+    """Whether one of the calls may be about one of these virtual queues: `VirtualQueues` looks then, interpreted."""
+    for call in calls:
+        request = call.request
+        queue = request.queue
+        if (queue is not None and queue in names) or request.queues is not None or request.action in NAMES_ANOTHER:
+            return True
+    return False

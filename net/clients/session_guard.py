@@ -35,6 +35,8 @@ class SessionGuard:
         """Make of a reply what the session does. None: it failed, and there is nothing true to say in its place."""
         try:
             made: Any = self.session.answered(request, reply, note)
+            if type(made) is bytes:  # nearly always
+                return made
             if isinstance(made, (bytes, Request, Ask)):
                 return made
             raise TypeError(f"{type(made).__name__} is no answer")

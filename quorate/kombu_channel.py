@@ -218,7 +218,8 @@ class Channel(virtual.Channel):
         """As kombu put it in; what another client has produced as if kombu had."""
         data = message.data
         if isinstance(data, dict) and list(data) == [WHOLE] and isinstance(data[WHOLE], str):
-            data = loads(data[WHOLE])
+            whole = _loaded(data[WHOLE])
+            data = whole if _is_kombus(whole) else data  # or another client means its own by that name
         if not _is_kombus(data):
             is_bytes = isinstance(data, bytes)
             data = {
@@ -534,6 +535,14 @@ def _is_kombus(data: Any) -> bool:
         and (headers is None or isinstance(headers, dict))
         and isinstance(properties.get("delivery_info", {}), dict)
     )
+
+
+def _loaded(text: str) -> Any:
+    """Read a message that came as one text. None: kombu has not made it."""
+    try:
+        return loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _tag(message: DeliveredMessage) -> str:

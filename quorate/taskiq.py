@@ -142,7 +142,7 @@ class QuorateBroker(AsyncBroker):
             if why is not None:
                 await self._settle(message, partial(self._reject, why=why))
                 continue
-            yield self._held(message, data)  # nobody else has it: what is done with it is seen by that it goes
+            yield self._held(message, data)  # no name is kept for it here: when taskiq lets go of it, it is gone
 
     def _fault(self, data: bytes) -> str | None:
         """Say why nobody here can run it: taskiq would acknowledge it, and it would be gone."""

@@ -13,13 +13,14 @@ owner of the state says (`storage.stretches`, `storage.trimming`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
-from storage.errors import DamagedError, MapGrownError, UnknownFormatError
+from storage.errors import DamagedError, DiskFullError, MapGrownError, UnknownFormatError
 from storage.log_rows import entries_behind, entries_in, key_behind, last_in, number_key, row_of, rows_of
 from storage.records import STREAMS_LEVEL, Configure, Produce
 from storage.row_checksums import number_in, opened, sealed, sealed_number
@@ -98,13 +99,13 @@ class LogStore:
                 transaction.put(META, [(_FORMAT_KEY, number_key(FORMAT_VERSION)), (_SHARD_KEY, number_key(shard))])
 
     def sign(self, writer: str) -> str | None:
-        """Note who writes from now on. Returns who did before, where that was another."""
+        """Note who writes from now on, unless there is no space for it; returns who did before, if that was another."""
         with self._tables.read() as transaction:
             before = transaction.get(META, _WRITER_KEY)
         if before == writer.encode():
             return None
-        with self._tables.write() as transaction:
-            transaction.put(META, [(_WRITER_KEY, writer.encode())])
+        with suppress(DiskFullError):  # a node starts on a full disk, too; it is noted at another start
+            self._write(lambda transaction: transaction.put(META, [(_WRITER_KEY, writer.encode())]))
         return None if before is None else bytes(before).decode(errors="replace")
 
     def _set_side(self, side: bytes) -> None:

@@ -411,3 +411,21 @@ def test_dead_letters_are_moved_back_all_at_once(start_node: StartNode) -> None:
         assert client.move("q", "other", messages=[]).moved == 0
         with pytest.raises(RefusedError, match="no_such_queue"):
             client.move("q", "none")
+
+
+def test_a_client_with_another_limit_has_the_same_connections(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client(timeout=20.0) as client:
+        brief = client.within(0.5)
+        client.produce("q", 1)
+        assert brief.consume("q") is not None
+        assert client.metrics()["shards"][0]["connections"] == 1
+        with pytest.raises(ValueError, match="timeout"):
+            client.within(0)
+    silent = socket.create_server(("127.0.0.1", 0))
+    with Client("127.0.0.1", silent.getsockname()[1], timeout=20.0) as client:
+        begun = time.monotonic()
+        with pytest.raises(ConnectionFailedError):
+            client.within(0.5).queues()
+        assert time.monotonic() < begun + 5
+    silent.close()

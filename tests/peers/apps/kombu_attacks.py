@@ -121,6 +121,7 @@ def headers():
     import kombu
 
     import quorate.kombu  # noqa: F401
+    from quorate import Client
 
     deep = []
     for _ in range(60):
@@ -147,6 +148,11 @@ def headers():
         assert nan != nan
         assert got.headers == sent, got.headers
         got.ack()
+        with Client(URL) as client:
+            client.produce("whole", {"kombu": "of another client"})
+            client.produce("whole", {"kombu": '{"body": 1}'})
+        other = kombu.Queue("whole")(connection.channel())
+        assert [other.get().payload for _ in range(2)] == [{"kombu": "of another client"}, {"kombu": '{"body": 1}'}]
         plain = queue(connection.channel()).get()
         assert (plain.payload, plain.headers, plain.properties["correlation_id"]) == (
             "plain",

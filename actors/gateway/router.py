@@ -158,7 +158,7 @@ class Router(LoopActor[ToRouter]):
         if self._removal.by:
             message = Execute(self._removal.without_refused(message.calls))
         names = self._virtual_queues.names
-        if names and _may_name(names, message.calls):
+        if names and may_name(names, message.calls):
             calls, refused = self._virtual_queues.split(message.calls, self.actor_ref)
             send_answers(refused)
             if len(self._routings) > 1:
@@ -409,7 +409,7 @@ def _as_stopping(call: Call, reply: Reply) -> Answer:
     return call, reply
 
 
-def _may_name(names: dict[str, list[str]], calls: list[Call]) -> bool:
+def may_name(names: dict[str, list[str]], calls: list[Call]) -> bool:
     """Whether one of the calls may be about one of these virtual queues: `VirtualQueues` looks then, interpreted."""
     for call in calls:
         request = call.request

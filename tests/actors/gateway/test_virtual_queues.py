@@ -3,12 +3,15 @@
 from typing import Any
 
 import pykka
+import pytest
 
+from actors.gateway.router import NAMES_ANOTHER, may_name
 from actors.gateway.routing import Routing
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from net.protocols import BESIDE
+from quorate.actions import TABLE
 from quorate.protocol import RedirectReply, Reply, Request
 
 
@@ -84,3 +87,25 @@ def test_copies_are_forwarded_where_who_asked_is_and_redirected_where_that_is() 
         routing.linked(0.0, 2)
         routed = routing.route(0.0, calls)
         assert (len(routed.answers), len(routed.forwards)) == ((2, 0) if is_told else (0, 2)), protocol
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"queue": "v"},
+        {"queues": ["x", "v"]},
+        {"queue": "x", "to": "v"},
+        {"queue": "x", "dead_letter": "v"},
+        {"queue": "x"},
+    ],
+)
+@pytest.mark.parametrize("action", [facts.action for facts in TABLE])
+def test_whatever_is_about_a_virtual_queue_is_looked_at(action: int, field: dict[str, Any]) -> None:
+    """The Router asks first, in compiled code, whether a call may name one: it may never say no of one that does."""
+    queues = VirtualQueues({"v": ["a", "b"]})
+    call = Call(Request(action, **field), Client(), 0, NOBODY)
+    calls, refused = queues.split([call], NOBODY)
+    if calls != [call] or refused:
+        assert may_name(queues.names, [call])
+    if field == {"queue": "x"} and action not in NAMES_ANOTHER:
+        assert not may_name(queues.names, [call]), "it is not looked at by interpreted code"

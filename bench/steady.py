@@ -6,7 +6,8 @@ whose log stays below its size, one whose log is full. Every other round begins 
 done slows down the next, and the machine is never the same for long. CPU is that of all processes of a node, or of
 all nodes, in microseconds a request.
 
-`--beside FOLDER` takes another checkout's code into the run, compiled there, with a full log as well.
+`--beside FOLDER...` takes other checkouts' code into the run, compiled there. `--logs full` or `--logs not-full`
+measures one condition alone. `--virtual` configures one virtual queue, as the original's own configuration does.
 `--rounds N`, `--only interval-64 three-8`.
 """
 
@@ -14,7 +15,7 @@ import argparse
 import contextlib
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,8 @@ FULL_RECORDS: Final = 60_000
 """What the log that is to be full keeps; the other keeps `ROOMY_RECORDS`."""
 
 ROOMY_RECORDS: Final = 100_000_000
+LOGS: Final = {"not-full": ROOMY_RECORDS, "full": FULL_RECORDS}
+VIRTUAL: Final = {"virtual_queue_list": {"copied": ["one", "other"]}}
 KINDS: Final = {"interval": {"flush": "interval"}, "commit": {}, "three": {}}
 REQUESTS: Final = {8: 16_000, 64: 32_000}
 THREE: Final = 0.4
@@ -64,9 +67,11 @@ def program_of(folder: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def contender(name: str, kind: str, port: int, records: int, program: list[str]) -> Iterator[Contender]:
-    """Start nodes of a kind whose logs keep so many records; their ports begin at `port`."""
-    settings: dict[str, object] = {**KINDS[kind], "queue_log_size": records}
+def contender(
+    name: str, kind: str, port: int, records: int, program: list[str], more: Mapping[str, object] | None = None
+) -> Iterator[Contender]:
+    """Start nodes of a kind whose logs keep so many records; their ports begin at `port`. `more`: settings."""
+    settings: dict[str, object] = {**KINDS[kind], **(more or {}), "queue_log_size": records}
     if kind == "three":
         with running_cluster(port, 3, program=list(program), **settings) as cluster:
             yield Contender(name, list(cluster.nodes.values()), _leader_of(cluster))
@@ -75,15 +80,16 @@ def contender(name: str, kind: str, port: int, records: int, program: list[str])
             yield Contender(name, [node], node)
 
 
-def measure(kind: str, connections: int, rounds: int, beside: str | None) -> None:
+def measure(kind: str, connections: int, asked: argparse.Namespace) -> None:
     """Print one row for each contender."""
     requests = int(REQUESTS[connections] * (THREE if kind == "three" else 1.0))
+    rounds: int = asked.rounds
     with contextlib.ExitStack() as stack:
-        wanted = [("not full", ROOMY_RECORDS, SUPERVISOR), ("full", FULL_RECORDS, SUPERVISOR)]
-        if beside is not None:
-            wanted.append((f"full, {beside}", FULL_RECORDS, program_of(beside)))
+        programs = [("here", SUPERVISOR), *((folder, program_of(folder)) for folder in asked.beside)]
+        wanted = [(f"{log}, {name}", LOGS[log], program) for log in asked.logs for name, program in programs]
+        more = VIRTUAL if asked.virtual else None
         contenders = [
-            stack.enter_context(contender(name, kind, PORT + 200 * index, records, program))
+            stack.enter_context(contender(name, kind, PORT + 200 * index, records, program, more))
             for index, (name, records, program) in enumerate(wanted)
         ]
         for one in contenders:
@@ -105,12 +111,14 @@ def main() -> None:
     names = [f"{kind}-{connections}" for kind in KINDS for connections in REQUESTS]
     parser = argparse.ArgumentParser(prog="python -m bench.steady")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--beside", help="another checkout's folder")
+    parser.add_argument("--beside", nargs="*", default=[], help="other checkouts' folders")
+    parser.add_argument("--logs", nargs="*", choices=list(LOGS), default=list(LOGS))
+    parser.add_argument("--virtual", action="store_true", help="configure a virtual queue")
     parser.add_argument("--only", nargs="*", choices=names, default=names)
     arguments = parser.parse_args()
     for name in arguments.only:
         kind, _, connections = name.partition("-")
-        measure(kind, int(connections), arguments.rounds, arguments.beside)
+        measure(kind, int(connections), arguments)
 
 
 if __name__ == "__main__":

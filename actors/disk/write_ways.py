@@ -110,6 +110,7 @@ class WritePlace:
         self._window_at = -math.inf
         self._avoid_until = 0.0
         self._avoid_s = AVOIDED_S
+        self._measured_until = -math.inf
 
     def choose(self, now: float, records: int, size: int, *, is_alone: bool, others_wait: bool) -> Place:
         """For a write of so many records and bytes. `is_alone`: none is under way.
@@ -131,6 +132,14 @@ class WritePlace:
             self._waited_s += seconds
         if seconds > BEGUN_S or self._waited_s > WAITED_SHARE * WINDOW_S:
             self.failed(now)
+
+    def is_measured(self, now: float) -> bool:
+        """Whether the next start's own work is to be measured, a system call each: one was slow within `WINDOW_S`."""
+        return now < self._measured_until
+
+    def was_slow(self, now: float) -> None:
+        """Note that a start took longer than `WAITED_S`. The first in a while was not measured and does not count."""
+        self._measured_until = now + WINDOW_S
 
     def failed(self, now: float) -> None:
         """Note that the system gave a write up, or holds up the loop."""
@@ -203,12 +212,13 @@ class WriteWays:
         writes = self._writes
         if writes is None:
             return False
-        used = writes.used()
+        used = writes.used() if self.place.is_measured(now) else None
         is_begun = writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self._runtime.monotonic()
         seconds = after - now
         if seconds > WAITED_S:
-            seconds = own_seconds(seconds, used, writes.used())
+            self.place.was_slow(after)
+            seconds = 0.0 if used is None else own_seconds(seconds, used, writes.used())
         self.place.begun(after, seconds)
         if is_begun:
             self._begun[write.entry_count] = write

@@ -179,7 +179,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         broker.begin(now)
         for index, call in enumerate(admitted):
             broker.execute(call)
-            if runtime.is_late() and index < last:
+            if index < last and runtime.is_late():
                 self._admission.put_off(admitted[index + 1 :])
                 break
         if self._admission.has_more:

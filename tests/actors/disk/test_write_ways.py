@@ -18,8 +18,13 @@ from actors.disk.write_ways import (
     WINDOW_S,
     Place,
     WritePlace,
+    WriteWays,
     own_seconds,
 )
+from storage.disk import DiskFile
+from storage.journal_writer import Write
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+from tests.storage.memory import MemoryFolder, MemoryWrites
 
 
 def is_here(place: WritePlace, records: int, size: int, *, others_wait: bool = False, is_alone: bool = True) -> bool:
@@ -41,6 +46,46 @@ def test_of_a_start_that_waited_all_counts_and_else_what_its_thread_worked() -> 
     assert own_seconds(0.02, (5, 1.0), (6, 1.001)) == 0.02
     assert own_seconds(0.02, (5, 1.0), (5, 1.001)) == pytest.approx(0.001)
     assert own_seconds(0.02, (5, 1.0), (5, 1.019)) == pytest.approx(0.019)
+
+
+def test_a_starts_own_work_is_measured_only_while_one_was_slow_lately() -> None:
+    place = WritePlace(has_async=True)
+    assert not place.is_measured(0.0)
+    place.was_slow(5.0)
+    assert place.is_measured(5.0 + 0.9 * WINDOW_S)
+    assert not place.is_measured(5.0 + WINDOW_S)
+
+
+class SlowWrites(MemoryWrites):
+    """Starts take as long as `runtime` is told that they do; counts how often a thread's own time is asked for."""
+
+    def __init__(self, runtime: CrankedRuntime, takes_s: float) -> None:
+        super().__init__()
+        self.runtime, self.takes_s, self.asked = runtime, takes_s, 0
+
+    def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
+        self.runtime.time += self.takes_s
+        return super().start(file, offset, data, token)
+
+    def used(self) -> tuple[int, float]:
+        self.asked += 1
+        return self.asked, 0.0  # it has waited
+
+
+def test_quick_starts_make_no_system_call_more_and_a_disk_that_holds_them_up_gets_lanes() -> None:
+    runtime = CrankedRuntime()
+    writes = SlowWrites(runtime, WAITED_S / 2)
+    ways = WriteWays(runtime, [ref(Probe())], writes)
+    file = MemoryFolder().create("0", 1 << 20)
+    for token in range(100):
+        ways.write(Write(file, 0, b"x" * 512, token, 1), is_alone=True, others_wait=False)
+    assert writes.asked == 0
+    writes.takes_s = 1.5 * BEGUN_S
+    ways.write(Write(file, 0, b"x" * 512, 100, 1), is_alone=True, others_wait=False)
+    assert ways.place.choose(runtime.monotonic(), 1, 512, is_alone=True, others_wait=False) is Place.SYSTEM
+    ways.write(Write(file, 0, b"x" * 512, 101, 1), is_alone=True, others_wait=False)
+    assert writes.asked == 2
+    assert ways.place.choose(runtime.monotonic(), 1, 512, is_alone=True, others_wait=False) is Place.LANE
 
 
 def test_a_disk_has_to_be_quick_for_a_while_first() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 from quorate_compiled import MODULES, source_of
 
 ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = ("actors/queues", "storage")
+FOLDERS: Final = ("actors/queues", "actors/shard", "storage")
 OF_STRUCTS: Final = {"storage.entry", "storage.records", "storage.kinds", "storage.vote_file"}
 """They define Structs or tables of them, which mypyc leaves to the interpreter."""
 SELDOM: Final = {

@@ -31,11 +31,12 @@ from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.messages.measures import ClientCounts
 from actors.messages.peers import worker_key
 from actors.node.shard_settings import ShardSettings
-from actors.queues.appending import AppendingLimits
-from actors.queues.node_view import Limits, NodeView, OwnerSettings
-from actors.queues.queue_owner import QueueOwner
+from actors.queues.machines import queue_machines
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor, LoopRef
+from actors.shard.appending import AppendingLimits
+from actors.shard.node_view import Limits, NodeView
+from actors.shard.queue_owner import OwnerSettings, QueueOwner
 from net.peers.greeting import Greeting
 from storage.disk import AsyncWrites, Folder
 from storage.errors import DiskFullError, StorageError, UnknownFormatError
@@ -273,6 +274,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
             entry_bytes_max=min(settings.segment_bytes // 4, ENTRY_BYTES_MAX),
             tail_bytes_max=settings.segment_bytes,
         ),
+        queue_machines,
         journal_low_bytes=settings.segment_bytes // 2,
         lease_committed=settings.is_lease_committed,
         undo_piece=settings.undo_piece,

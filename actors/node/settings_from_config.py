@@ -16,7 +16,7 @@ from actors.node import config as configuration
 from actors.node.config import NodeConfig, memory_bytes_max
 from actors.node.options import BY_NAME, OPTIONS, is_wildcard
 from actors.node.shard_settings import ShardSettings
-from actors.queues.node_view import Limits
+from actors.shard.node_view import Limits
 from net.clients.connection_contract import ConnectionLimits
 from net.node_facts import NodeFacts
 from net.peers.messages import LISTENERS_MAX, Listening

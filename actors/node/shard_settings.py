@@ -8,7 +8,7 @@ from actors.cluster.pushing import Lateness
 from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
 from actors.gateway.under_way import FORWARD_BYTES
-from actors.queues.node_view import COMMIT_PIECE
+from actors.shard.queue_owner import COMMIT_PIECE
 from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
 from net.peers.messages import Listening

@@ -43,10 +43,10 @@ from actors.node.settings_from_config import (
     shard_settings,
 )
 from actors.node.shard_settings import ShardSettings
-from actors.queues.queue_admin import warn_of_hidden
 from actors.runtime.asyncio_runtime import AsyncioRuntime, Collector
 from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
+from actors.shard.queue_owner import warn_of_hidden
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder
 from storage.errors import DamagedError, DiskFullError, NoMembersError, StorageError

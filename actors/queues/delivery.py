@@ -18,10 +18,10 @@ from typing import Final
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
-from actors.queues.clocks import IdleQueues, QueueAlarms
 from actors.queues.handing_out import Ending, HandingOut
-from actors.queues.ledger import Ledger
+from actors.queues.idle_queues import IdleQueues, QueueAlarms
 from actors.queues.wait_queues import ESCAPED, Waiter, WaitQueues, most_reply_bytes, nothing
+from actors.shard.ledger import Ledger
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Message, weight
 from storage.queue_state import QueueState
@@ -48,7 +48,6 @@ class Delivery:
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self.has_begun = False
         self.lines = WaitQueues()
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
@@ -296,7 +295,7 @@ class Delivery:
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds), `NEVER` if nothing is to be waited for."""
-        return min(self.alarms.next_at, self.lines.next_deadline, self.idle.next_event_at)
+        return min(self.alarms.next_at, self.lines.next_deadline)
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's now, as much as one turn does."""
@@ -379,7 +378,7 @@ class Delivery:
         ready = queue.ready
         live = self._state.messages
         room = bytes_max
-        self.has_begun = True
+        self._ledger.has_begun = True
         while ready and len(messages) < count:
             first = ready.pop_first()
             message = live[first[2]]
@@ -437,7 +436,7 @@ class Delivery:
         """End the wait of that client's request, as if its time were over; whether it waited."""
         for waiter in self.lines.of_client(client):
             if waiter.call.request.seq == seq:
-                self.has_begun = True  # another call ends with this one: half of that can't be taken back
+                self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
                 self._give_up(waiter)
                 return True
         return False

@@ -14,9 +14,10 @@ from itertools import islice
 from typing import Final
 
 from actors.messages.call import Call
-from actors.queues.clocks import QueueAlarms
-from actors.queues.ledger import Ledger
+from actors.queues.idle_queues import QueueAlarms
 from actors.queues.message_replies import delivered_reply, facts_of
+from actors.shard.ledger import Ledger
+from actors.shard.node_view import KEPT_MAX
 from quorate.protocol import TIME_MAX_S, JobFacts, Request
 from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_endless, is_kept, lasts
 from storage.message_ids import SHARDS_MAX, named, newest_record
@@ -26,16 +27,13 @@ from storage.records import PAYLOADS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Bury, 
 _Deliver: Final = Deliver
 _Take: Final = Take
 
-KEPT_MAX: Final = 100_000
-"""So many messages that are delivered at most once a shard keeps until they expire; beyond that the oldest go."""
-
-
 DROPPED_MAX: Final = 100
 """So many more than have come go at once, where there are too many."""
 
 
 class HandingOut:
-    """Of one shard. `alarms` are set to when a message's retry time is over. `kept_max`: see `KEPT_MAX`.
+    """Of one shard. `alarms` are set to when a message's retry time is over. `kept_max`: so many messages that
+    are delivered at most once are kept until they expire; beyond that the oldest go.
 
     `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
     """

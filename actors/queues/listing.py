@@ -12,9 +12,9 @@ from actors.messages.call import Call, rows_in_reply
 from actors.messages.rights import Rights
 from actors.messages.sorting import NAME, OF_TOTALS, cursor, fault, is_ranked, position, rank
 from actors.queues.delivery import Delivery
-from actors.queues.ledger import Ledger, Totals
 from actors.queues.queue_admin import paused_word
 from actors.queues.scanning import Summing, oldest_ready
+from actors.shard.ledger import Ledger, Totals
 from quorate.actions import Right
 from quorate.protocol import ListReply, QueueRow, QueueTotals, done
 from storage.queue_state import QueueState

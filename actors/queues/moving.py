@@ -1,4 +1,4 @@
-"""Messages that somebody moves to another queue: dead letters back to where they came from. A part of the broker.
+"""Messages that somebody moves to another queue: dead letters back to where they came from. A machine.
 
 What is in somebody's hands stays there, and so does what would not be sound in the other queue: its key stands there
 already, or it is full. Both are counted, and the first says why.
@@ -12,11 +12,11 @@ from actors.messages.call import Call
 from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.handing_out import expiry_of
-from actors.queues.in_pieces import InPieces, Many
-from actors.queues.ledger import Ledger
 from actors.queues.message_replies import READY_KEY, key_of, told
+from actors.shard.in_pieces import Many
+from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
-from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
+from quorate.protocol import TIME_MAX_S, Action, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages
 from storage.message import Message, deliveries_in_all, is_of_all
 from storage.message_ids import named
@@ -129,14 +129,18 @@ class _Looked:
         moves.is_over = True
 
 
-class Moving:
-    """Does it for one shard, which has both queues. `pieces` has what takes long; `queues_max`: see `Limits`."""
+class Moving(Machine):
+    """Does it for one shard, which has both queues."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, pieces: InPieces, queues_max: int) -> None:
-        self._ledger = ledger
+    def __init__(self, context: ShardContext, delivery: Delivery) -> None:
+        self._context = context
+        self._ledger = context.ledger
         self._delivery = delivery
-        self._pieces = pieces
-        self.queues_max = queues_max
+        self._pieces = context.pieces
+
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {Action.MOVE: self.move}
 
     def move(self, call: Call) -> None:
         """Move those that the request names, or the first `count` that may be."""
@@ -228,8 +232,8 @@ class Moving:
             return "it came from this queue"
         if queue is None and not call.request.create:
             return f"there is no queue {name!r}, and nothing says to create it"
-        if queue is None and there >= self.queues_max:
-            return f"there are {self.queues_max} queues already"
+        if queue is None and there >= self._context.limits.queues_max:
+            return f"there are {self._context.limits.queues_max} queues already"
         return _Target(name, queue, (self._ledger.new_queue if queue is None else queue).max_size)
 
     def _append(self, origin: str, target: _Target, *, is_back: bool) -> None:

@@ -1,16 +1,15 @@
-"""Produce: how messages are made, and what lets them in. A part of the Broker."""
+"""Produce: how messages are made, and what lets them in. A machine."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import astuple
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
-from actors.queues.ledger import Ledger
 from actors.queues.message_replies import marks_of, marks_of_job, told_again, told_ttr
-from actors.queues.node_view import Limits, NodeView
-from actors.queues.own_writes import OwnWrites
 from actors.queues.queue_admin import QueueAdmin
+from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
 from quorate.protocol import (
     BATCH_MAX,
@@ -26,7 +25,7 @@ from quorate.protocol import (
 )
 from storage.message import Message, weight
 from storage.message_ids import message_id
-from storage.queue_state import QueueState
+from storage.queue_state import NEVER, QueueState
 from storage.records import BURY, GMQ_MARKS, JOBS_LEVEL, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
 
 NOW_S: Final = 2.0
@@ -75,38 +74,41 @@ SHORT_LOOK_S: Final = 1.0
 """While memory is short, so often what nobody needs is let go of."""
 
 
-class Producing:
-    """Makes the messages of one shard. `own_writes`: what is answered before its commit, and who waits for that."""
+class Producing(Machine):
+    """Makes the messages of one shard."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        delivery: Delivery,
-        admin: QueueAdmin,
-        view: NodeView,
-        limits: Limits,
-    ) -> None:
-        self.limits = limits
-        self.ledger = ledger
+    def __init__(self, context: ShardContext, delivery: Delivery, admin: QueueAdmin) -> None:
+        self.limits = context.limits
+        self.ledger = context.ledger
         self.delivery = delivery
         self.admin = admin
-        self.view = view
-        self.own_writes = OwnWrites()
-        self._state = ledger.state
+        self.view = context.view
+        self.own_writes = context.own_writes
+        self._context = context
+        self._state = context.ledger.state
         self._looks_at = 0.0
 
-    @property
-    def next_look_at(self) -> float | None:
-        """When `let_go` has something to do (Unix s); None: there is memory enough."""
-        return self._looks_at if self.is_short(0, 0) else None
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {Action.PRODUCE: self.produce}
 
-    def let_go(self) -> None:
-        """Where memory is short, let go of what nobody needs, though nobody produces."""
+    def limits_changed(self) -> None:
+        """All of them."""
+        self.limits = self._context.limits
+
+    @property
+    def next_event_at(self) -> float:
+        """When it is looked at again what may go, where memory is short."""
+        return self._looks_at if self.is_short(0, 0) else NEVER
+
+    def pass_time(self) -> None:
+        """Where memory is short, lets go of what nobody needs, though nobody produces."""
         if self._looks_at <= self.ledger.now and self.is_short(0, 0):
             self._looks_at = self.ledger.now + SHORT_LOOK_S
             self._drop_unneeded(0, 0, times=10)
 
     def produce(self, call: Call) -> None:
+        """Make the messages that a request asks for, all of them or none."""
         request = call.request
         asked = _fields_of(request)
         name, nodes = asked[QUEUE_AT], asked[REPLICATE_AT]

@@ -1,21 +1,20 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from actors.messages.call import Call
-from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
+from actors.messages.calls import StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
-from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings, QueueRows, totals_of
-from actors.queues.log_head import Readers
 from actors.queues.message_replies import READY_KEY, WAITING_KEY, key_of, told
-from actors.queues.node_view import NodeView
 from actors.queues.queue_admin import paused_word
+from actors.queues.readers import Readers
 from actors.queues.scanning import Scanning, Summing, Sums, fitting, view_for
+from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
 from quorate.protocol import (
     Action,
@@ -47,31 +46,45 @@ STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Pl
 """What peek may be asked for; those ready again until they expire are ready."""
 
 
-class Queries:
+class Queries(Machine):
     """Answers from the state in memory, and from what the owner was told of its surroundings.
 
-    What tells how the node is gathers in `asked`, for the Replicator, which knows the rest.
+    Its part of what tells how the node is gathers in the context, for the Replicator, which knows the rest.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        delivery: Delivery,
-        view: NodeView,
-        readers: Readers,
-        asked: list[LogAsked | ClusterAsked | StatusAsked],
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: ShardContext, delivery: Delivery, readers: Readers) -> None:
+        self._ledger = ledger = context.ledger
         self._delivery = delivery
         self._readers = readers
         self._state = ledger.state
         self._summing = Summing(ledger, self._summed)
         self._rows = QueueRows(ledger, delivery, self._summing)
         self._listings = Listings(ledger, self._rows)
-        self._scanning = Scanning(ledger, view)
-        self._asked = asked
+        self._scanning = Scanning(ledger, context.view)
+        self._asked = context.asked
         self._turn = 0
-        self.view = view
+        self.view = context.view
+
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {
+            Action.SCAN: self.scan,
+            Action.MONITOR: self.monitor,
+            Action.NODE_MONITOR: self.monitor,
+            Action.LIST: self.list_queues,
+            Action.NODE_LIST: self.list_queues,
+            Action.LEADER: self.leader,
+            Action.PEEK: self.peek,
+            Action.SHOW: self.show,
+            Action.FIND: self.find,
+            Action.NODE_METRICS: self.measure,
+            Action.NODE_STATUS: self.status,
+        }
+
+    @property
+    def only_looks(self) -> bool:
+        """It makes no records."""
+        return True
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
@@ -134,9 +147,9 @@ class Queries:
                 return self._scanning.go_on()
         return None
 
-    def take_open(self) -> list[Call]:
-        """Hand over the lists, sums and scans that are not ready; they do not go on."""
-        return self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
+    def take_open(self) -> tuple[list[Call], list[Call]]:
+        """Hand over the lists, sums and scans that are not ready."""
+        return [], self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
 
     def withdraw(self, call: Call) -> None:
         """Do no more for a call that raised."""
@@ -278,18 +291,19 @@ class Queries:
             return self._ledger.refuse_field(call, "shard", f"there is no shard {call.request.shard}")
         return self._scanning.ask(call)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, call: Call) -> None:
         """Make the queues' part of a shard's row in its node's status."""
         state = self._state
-        return {
+        row = {
             "shard": state.messages.shard,
             "trans_id": state.trans_id,
             "queues": len(state.queues),
             "messages": len(state.messages),
             "data_bytes": state.data_bytes,
             "waiting_consumers": len(self._delivery.lines),
-            "readers": [msgspec.structs.asdict(row) for row in self._readers.rows()],
+            "readers": [msgspec.structs.asdict(reader) for reader in self._readers.rows()],
         }
+        self._asked.append(StatusAsked(call, row))
 
     def measure(self, call: Call) -> None:
         """Make the queues' part of a node's numbers: of a shard that another node leads, nothing."""

@@ -4,8 +4,7 @@ Clearing goes in pieces of `CLEAR_CHUNK` messages, so that a large queue holds n
 the next request is looked at. It is about the messages that were there when it was asked.
 """
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -13,15 +12,12 @@ from msgspec import UnsetType
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
-from actors.queues.ledger import Ledger
+from actors.shard.machine import Machine, ShardContext
 from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, done
 from storage.message import Message
 from storage.message_ids import message_id, named
-from storage.queue_state import ORIGINAL, NewQueue, QueueState
+from storage.queue_state import QueueState
 from storage.records import JOBS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
-from storage.state import ShardState
-
-log = logging.getLogger("quorate.queues")
 
 ValueT = TypeVar("ValueT")
 
@@ -33,17 +29,6 @@ IDLE_MAX: Final = 100
 
 SCAN_MAX: Final = 20_000
 """Messages that one piece looks at in each order, where most have come since it was asked for: some 2 ms each."""
-
-
-def warn_of_hidden(state: ShardState, names: Iterable[str]) -> None:
-    """Log which queues with messages are out of reach, since virtual queues have their names."""
-    for name in names:
-        queue = state.queues.get(name)
-        if queue is not None and queue.size:
-            log.warning(
-                "queue %r is virtual now: the %d messages of the real one are out of reach as long as it is",
-                *(name, queue.size),
-            )
 
 
 class _Clearing:
@@ -73,32 +58,41 @@ class _Clearing:
         )
 
 
-class QueueAdmin:
-    """Does it for one shard. `new_queue` is what a new queue is set to; there may be `queues_max` queues."""
+class QueueAdmin(Machine):
+    """Does it for one shard."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, new_queue: NewQueue, queues_max: int) -> None:
-        self._ledger = ledger
+    def __init__(self, context: ShardContext, delivery: Delivery) -> None:
+        self._context = context
+        self._ledger = context.ledger
         self._delivery = delivery
-        self._state = ledger.state
+        self._state = context.ledger.state
         self._clearings: list[_Clearing] = []
-        self.set_limits(new_queue, queues_max)
 
-    def set_limits(self, new_queue: NewQueue, queues_max: int) -> None:
-        """Take over new limits; what is there already stays."""
-        self._new_queue = ORIGINAL if new_queue == ORIGINAL else new_queue
-        self._queues_max = queues_max
-        self._ledger.new_queue = self._new_queue
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {Action.CONFIGURE: self.configure, Action.CLEAR: self.clear, Action.REMOVE: self.clear}
+
+    @property
+    def next_event_at(self) -> float:
+        """When a queue may go that nobody uses."""
+        return self._delivery.idle.next_event_at
+
+    def pass_time(self) -> None:
+        """Remove the queues that nobody has used for too long."""
+        if self._delivery.idle.next_event_at <= self._ledger.now:
+            for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
+                self._begin(None, name)
 
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
         return bool(self._clearings)
 
-    def take_open(self) -> list[Call]:
-        """Hand over the clears that are under way; they do not go on."""
+    def take_open(self) -> tuple[list[Call], list[Call]]:
+        """Hand over the clears that are under way: uncertain."""
         calls = [clearing.call for clearing in self._clearings if clearing.call is not None]
         self._clearings.clear()
-        return calls
+        return calls, []
 
     def go_on(self) -> None:
         """Clear one more piece."""
@@ -113,14 +107,15 @@ class QueueAdmin:
         if request.dead_letter == request.queue:
             return self._ledger.refuse_field(call, "dead_letter", "is the queue itself")
         queue = self._state.queues.get(request.queue)
-        if queue is None and len(self._state.queues) >= self._queues_max:
-            return self._ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
-        wanted = (queue or QueueState(request.queue, self._new_queue)).settings()
+        if queue is None and len(self._state.queues) >= self._context.limits.queues_max:
+            reason = f"there are {self._context.limits.queues_max} queues already"
+            return self._ledger.refuse(call, ErrorWord.LIMIT, reason)
+        wanted = (queue or QueueState(request.queue, self._ledger.new_queue)).settings()
         takes_in, gives_out = _paused(request.paused, wanted)
         asked = Configure(
             request.queue,
             _or(request.max_size, wanted.max_size),
-            _or(request.default_ttl, wanted.default_ttl_s) or self._new_queue.default_ttl_s,
+            _or(request.default_ttl, wanted.default_ttl_s) or self._ledger.new_queue.default_ttl_s,
             _or(request.default_retry, wanted.default_retry_s),
             _or(request.max_deliveries, wanted.max_deliveries),
             wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
@@ -177,11 +172,6 @@ class QueueAdmin:
             return self._ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
         self._begin(call, request.queue)
         return None
-
-    def drop_idle(self) -> None:
-        """Remove the queues that nobody has used for too long."""
-        for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
-            self._begin(None, name)
 
     def make_room(self) -> bool:
         """Memory is short: queues that are empty, and would go soon, go now; whether there were any."""
@@ -242,7 +232,7 @@ class QueueAdmin:
         queue = self._state.queues.get(clearing.queue)
         if (call is None or call.request.action == Action.REMOVE) and queue is not None:
             if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
-                self._ledger.append(QueueState(clearing.queue, self._new_queue).settings())
+                self._ledger.append(QueueState(clearing.queue, self._ledger.new_queue).settings())
             else:
                 self._ledger.append(Remove(clearing.queue))
                 self._delivery.forget_queue(clearing.queue)

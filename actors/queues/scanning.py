@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES
-from actors.queues.ledger import Ledger
 from actors.queues.message_replies import state_of, view_of
-from actors.queues.node_view import NodeView
+from actors.shard.ledger import Ledger
+from actors.shard.node_view import NodeView
 from quorate.actions import Right
 from quorate.protocol import MessageView, Reply, ScanReply, done
 from storage.message import Message, weight

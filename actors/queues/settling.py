@@ -1,15 +1,15 @@
-"""What consumers say of the messages that they hold: done, given back, worked on for longer, not wanted. Parts of the
-broker.
-"""
+"""What consumers say of the messages that they hold: done, given back, worked on for longer, not wanted. Machines."""
 
+from collections.abc import Callable
 from operator import le
 from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
-from actors.queues.in_pieces import Many, NamedMessages, count_of, only
-from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
+from actors.queues.named_messages import NamedMessages, count_of, only
+from actors.shard.in_pieces import Many
+from actors.shard.machine import Machine, ShardContext
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done, refusal
 from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
@@ -24,12 +24,16 @@ LATER: Final = (Place.IN_FLIGHT, Place.DELAYED, Place.HELD)
 """Where what is asked for may stand."""
 
 
-class Confirming:
+class Confirming(Machine):
     """Of one shard. With `held` only what is in flight is confirmed."""
 
-    def __init__(self, ledger: Ledger, named_messages: NamedMessages) -> None:
-        self._ledger = ledger
+    def __init__(self, context: ShardContext, named_messages: NamedMessages) -> None:
+        self._ledger = context.ledger
         self._named = named_messages
+
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {Action.CONFIRM: self.confirm}
 
     def confirm(self, call: Call) -> None:
         """Remove the messages for good: they are done."""
@@ -112,13 +116,22 @@ class Confirming:
         return self._ledger.answer_when_committed(call, reply)
 
 
-class Settling:
+class Settling(Machine):
     """Release, extend, withhold and bury, of one shard."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, named_messages: NamedMessages) -> None:
-        self._ledger = ledger
+    def __init__(self, context: ShardContext, delivery: Delivery, named_messages: NamedMessages) -> None:
+        self._ledger = context.ledger
         self._delivery = delivery
         self._named = named_messages
+
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {
+            Action.RELEASE: self.release,
+            Action.EXTEND: self.extend,
+            Action.BURY: self.bury,
+            Action.WITHHOLD: self.withhold,
+        }
 
     def _in_flight(self, many: Many, ids: list[int], *, or_delayed: bool = False) -> dict[str, list[Message]]:
         """Find those in flight that the request means; they are counted as done.

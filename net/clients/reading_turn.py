@@ -7,7 +7,7 @@ says so.
 
 Strangers, who have proved nothing where something can be proved, have less while clients that are known ask for
 something: a slice, which comes back at a fifth of the pace of time. So a crowd of them that sends what is small costs
-the others a fifth of the time, and loses nothing where it is alone. (`actors/queues/put_off.py` has the same
+the others a fifth of the time, and loses nothing where it is alone. (`actors/shard/put_off.py` has the same
 rule for what they ask for: queues import nothing of the wire, and this nothing of actors.)
 """
 

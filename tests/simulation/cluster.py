@@ -17,7 +17,7 @@ from actors.messages.log import Deposed, Promoted
 from actors.messages.rights import EVERY_RIGHT
 from actors.node.assembly import open_shard, start_shard
 from actors.node.shard_settings import ShardSettings
-from actors.queues.node_view import Limits
+from actors.shard.node_view import Limits
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected

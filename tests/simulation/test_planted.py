@@ -24,11 +24,12 @@ from actors.gateway.scatter_gather import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues import message_replies, moving
-from actors.queues.clocks import IdleQueues, Ripening
 from actors.queues.delivery import Delivery
-from actors.queues.ledger import Ledger
-from actors.queues.log_head import HeadRows
+from actors.queues.idle_queues import IdleQueues
+from actors.queues.ripening import Ripening
 from actors.queues.settling import Confirming
+from actors.shard.ledger import Ledger
+from actors.shard.log_head import HeadRows
 from net.peers.messages import Pull, Push
 from quorate.protocol import MessageView, Reply
 from storage import recovery, state
@@ -330,7 +331,7 @@ def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 def _never_ripe(patch: pytest.MonkeyPatch) -> None:
     """Followers leave it to the next leader to look what is due."""
-    patch.setattr(Ripening, "time_is", lambda self, time: None)
+    patch.setattr(Ripening, "followed", lambda self: None)
 
 
 def _leases_not_read(patch: pytest.MonkeyPatch) -> None:
@@ -474,7 +475,7 @@ def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.Monkey
 
 def _fence_open(patch: pytest.MonkeyPatch) -> None:
     """Whoever names a message settles it, whichever delivery is meant."""
-    patch.setattr("actors.queues.in_pieces._deliveries_of", lambda request, delivery: _Any())
+    patch.setattr("actors.queues.named_messages._deliveries_of", lambda request, delivery: _Any())
     true = Confirming.confirm
 
     def confirm(self: Confirming, call: Any) -> None:

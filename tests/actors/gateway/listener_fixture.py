@@ -64,10 +64,10 @@ class ListenerFixture:
         """Until nothing is open."""
         self.runtime.crank(seconds)
         for gone in self.router.take(ClientGone):
-            self.shard.broker.delivery.forget(gone.client)
+            self.shard.broker.forget(gone.client)
             self.shard.settle()
         for other in self.router.take(RightsChanged):
-            self.shard.broker.delivery.rejudge(other.client, other.principal)
+            self.shard.broker.rejudge(other.client, other.principal)
             self.shard.settle()
         self.runtime.crank()
         while calls := [call for message in self.router.take(Execute) for call in message.calls]:

@@ -17,6 +17,7 @@ from quorate.actions import Right
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.listener_fixture import ListenerFixture
+from tests.actors.queues.shard import delivery_of
 
 ALL = rights_of(["produce", "consume", "look", "manage"])
 
@@ -107,7 +108,7 @@ def test_without_an_access_file_only_this_machine_changes_the_cluster() -> None:
     assert (refused["error"], refused["reason"]) == ("not_allowed", "the right operate over the node is missing")
     assert far.ask(Action.NODE_INIT)["error"] == "not_allowed"
     near.send({"action": 15, "command": "remove", "node_id": 2})
-    assert [type(one).__name__ for one in fixture.shard.broker.asked] == ["ClusterAsked"]
+    assert [type(one).__name__ for one in fixture.shard.broker.context.asked] == ["ClusterAsked"]
 
 
 def test_a_certificate_that_names_somebody_is_as_good_as_a_token() -> None:
@@ -207,10 +208,10 @@ def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_i
 def test_a_datagram_that_waits_is_given_up_when_nobody_may_do_that_any_more() -> None:
     fixture = ListenerFixture({}, rights_of(["consume"]))
     assert fixture.datagram("192.0.2.7", action=2, queue="a", wait=60) == []
-    assert len(fixture.shard.broker.delivery.lines) == 1
+    assert len(delivery_of(fixture.shard.broker).lines) == 1
     fixture.anonymous = rights_of(["consume:b"])
     fixture.change(fixture.table({}))
-    assert len(fixture.shard.broker.delivery.lines) == 0
+    assert len(delivery_of(fixture.shard.broker).lines) == 0
 
 
 def test_a_token_that_was_taken_away_ends_its_connections() -> None:
@@ -225,7 +226,7 @@ def test_a_token_that_was_taken_away_ends_its_connections() -> None:
     fixture.change(AccessTable({"w": Entry(ALL, (new,))}))
     assert [reply["error"] for reply in guest.replies()] == ["not_authenticated"]
     assert [reply.get("error") for reply in waiting.replies()] == [None, "not_authenticated"]
-    assert len(fixture.shard.broker.delivery.lines) == 0
+    assert len(delivery_of(fixture.shard.broker).lines) == 0
 
 
 # -- what another node forwards --------------------------------------------------------------------------------------

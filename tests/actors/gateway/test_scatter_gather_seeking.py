@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from actors.gateway.scatter_gather import ScatterGather, Seeking, Step
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
-from actors.queues.broker import Broker
-from actors.queues.node_view import Limits, NodeView
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shards import shard_of_queue
 from storage.state import ShardState
 from tests.actors.cranked import Probe, ref
-from tests.actors.queues.shard import execute
+from tests.actors.queues.shard import broker_of, delivery_of, execute
 from tests.examples import examples
 
 NOW = 1_800_000_000.0
@@ -35,7 +33,7 @@ class Shards:
 
     def __init__(self, count: int) -> None:
         self.time = 0.0
-        self.brokers = [Broker(ShardState(shard), Limits(), NodeView()) for shard in range(count)]
+        self.brokers = [broker_of(ShardState(shard)) for shard in range(count)]
         self.under_way: list[tuple[int, Any]] = []
         self.reply: Reply | None = None
         self.seeking: Seeking | None = None
@@ -83,7 +81,7 @@ class Shards:
             self.take(self.client.answered(self.time, *what))
             return
         if what is None:
-            broker.delivery.forget(self.client)
+            broker.forget(self.client)
         elif shard in self.down:
             self.under_way.append((shard, (what.order, refusal(what.request, ErrorWord.NO_LEADER, "down"))))
             return
@@ -155,7 +153,7 @@ def test_it_never_takes_two_and_leaves_none_that_it_could_have(
     assert shards.taken == (reply.msg_id is not None)
     assert reply.seq == 5
     for broker in shards.brokers:
-        assert len(broker.delivery.lines) == 0, "nobody waits any more"
+        assert len(delivery_of(broker).lines) == 0, "nobody waits any more"
     if shards.ready:
         shards.consume(GROUPS, None)
         assert shards.take_reply().msg_id is not None, "what is there can be taken"
@@ -173,7 +171,7 @@ def test_what_comes_while_it_waits_is_served_and_nothing_is_kept_from_others(com
         shards.arrive(choice)
     assert shards.take_reply().msg_id is not None
     assert shards.taken == 1
-    assert all(not broker.delivery.lines.has_told for broker in shards.brokers)
+    assert all(not delivery_of(broker).lines.has_told for broker in shards.brokers)
 
 
 def test_of_several_that_have_a_message_the_preferred_one_is_taken() -> None:
@@ -203,7 +201,7 @@ def test_a_refusal_of_the_request_itself_is_the_reply() -> None:
     shards = Shards(3)
     shards.consume(GROUPS, 1e7)
     assert shards.take_reply().error == ErrorWord.FIELD
-    assert all(len(broker.delivery.lines) == 0 for broker in shards.brokers)
+    assert all(len(delivery_of(broker).lines) == 0 for broker in shards.brokers)
 
 
 def test_a_watch_over_shards_is_told_once_and_takes_nothing() -> None:
@@ -218,7 +216,7 @@ def test_a_watch_over_shards_is_told_once_and_takes_nothing() -> None:
     shards.consume(GROUPS[:1], None, Action.WATCH)
     assert shards.take_reply().count is None
     assert shards.taken == 0
-    assert all(len(broker.delivery.lines) == 0 for broker in shards.brokers)
+    assert all(len(delivery_of(broker).lines) == 0 for broker in shards.brokers)
 
 
 def test_every_shard_that_was_asked_is_let_go() -> None:

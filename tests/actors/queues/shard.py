@@ -5,8 +5,13 @@ from typing import Any
 import msgspec
 
 from actors.messages.call import Call
-from actors.queues.broker import Broker
-from actors.queues.node_view import Limits, NodeView
+from actors.queues.consuming import Consuming
+from actors.queues.delivery import Delivery
+from actors.queues.machines import queue_machines
+from actors.queues.queries import Queries
+from actors.shard.broker import Broker
+from actors.shard.machine import ShardContext
+from actors.shard.node_view import Limits, NodeView
 from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
@@ -14,6 +19,25 @@ from storage import entry_codec
 from storage.records import Record
 from storage.state import ShardState
 from tests.net.protocols.decoding import decoded
+
+LIMITS = Limits()
+
+
+def broker_of(state: ShardState, limits: Limits = LIMITS, *, leases_are_committed: bool = False) -> Broker:
+    """Make one with the queues' machines."""
+    return Broker(ShardContext(state, limits, NodeView(), leases_are_committed=leases_are_committed), queue_machines)
+
+
+def delivery_of(broker: Broker) -> Delivery:
+    """Find the machine that hands out."""
+    [found] = [machine for machine in broker.machines if isinstance(machine, Consuming)]
+    return found.delivery
+
+
+def queries_of(broker: Broker) -> Queries:
+    """Find the machine that looks."""
+    [found] = [machine for machine in broker.machines if isinstance(machine, Queries)]
+    return found
 
 
 def execute(broker: Broker, now: float, calls: list[Call]) -> None:
@@ -31,7 +55,7 @@ class Shard:
     def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
         self.now = 1_800_000_000.0
         self.state = ShardState()
-        self.broker = Broker(self.state, Limits(**limits), NodeView(), lease_committed=lease_committed)
+        self.broker = broker_of(self.state, Limits(**limits), leases_are_committed=lease_committed)
         self.commits = True
         self.log: list[Record] = []
         self.replies: dict[int, dict[str, Any]] = {}

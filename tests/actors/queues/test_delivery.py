@@ -46,7 +46,7 @@ def test_a_consumer_that_went_away_is_skipped_and_its_message_goes_to_the_next()
     gone = Somebody()
     shard.send(Action.CONSUME, client=gone, queue="q", wait=60)
     stays = shard.send(Action.CONSUME, queue="q", wait=60)
-    shard.broker.delivery.forget(gone)
+    shard.broker.forget(gone)
     shard.ask(Action.PRODUCE, queue="q", data="x", retry=0)
     assert shard.replies[stays]["data"] == "x"
 

@@ -12,7 +12,7 @@ from actors.messages.sorting import OF_FULL, SORTS, rank
 from actors.queues.listing import LIST_NAMES
 from actors.queues.scanning import SUMMED_AT_ONCE
 from quorate.protocol import Action, Request
-from tests.actors.queues.shard import NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard, queries_of
 
 
 def filled(sizes: list[int]) -> Shard:
@@ -135,7 +135,7 @@ def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None
     for number in range(SUMMED_AT_ONCE * 2 + 1):
         shard.state.queue(f"q{number:05}")
     shard.ask(Action.PRODUCE, queue="q00001", data=1)
-    summing = shard.broker.queries._summing
+    summing = queries_of(shard.broker)._summing
     done: list[int] = []
     summing._done = lambda call, sums: done.append(sums.ready)
     for _ in range(3):

@@ -15,7 +15,7 @@ from tests.actors.queues.shard import Shard
 def in_pieces(piece: int = 2) -> Shard:
     """A host that is late whenever it looks."""
     shard = Shard(settle_piece=piece)
-    shard.broker.ledger.is_late = lambda: True
+    shard.broker.pieces.is_late = lambda: True
     return shard
 
 

@@ -2,7 +2,7 @@
 
 from actors.queues.wait_queues import OFFER_S
 from quorate.protocol import Action, Reply, Request
-from tests.actors.queues.shard import Shard
+from tests.actors.queues.shard import Shard, delivery_of
 
 
 class Asker:
@@ -55,7 +55,7 @@ def test_a_message_that_a_watcher_does_not_want_is_for_the_next() -> None:
     told = [watch(shard, first), watch(shard, Asker())]
     produce(shard)
     assert answered(shard, told) == [True, False]
-    shard.broker.delivery.forget(first)
+    shard.broker.forget(first)
     shard.settle()
     assert answered(shard, told) == [True, True]
     assert shard.ask(Action.CONSUME, queue="q")["msg_id"], "who asks at once takes what is there"
@@ -109,7 +109,7 @@ def test_a_message_that_nobody_comes_for_keeps_nobody_busy() -> None:
     watch(shard, Asker())
     shard.pass_time(OFFER_S)
     assert shard.broker.next_event_at > shard.now
-    assert not shard.broker.delivery.lines.has_told
+    assert not delivery_of(shard.broker).lines.has_told
 
 
 def test_a_watch_ends_without_a_message_when_its_time_is_over() -> None:

@@ -1,0 +1,220 @@
+"""The broker: has a shard's machines do what calls ask for. Calls and the time in, records and answers out.
+
+The host calls `begin` and `execute`, `commit`, `pass_time` and `go_on`, and then takes the records and the answers
+from the ledger. Records are applied when they are made; answers come out when they may be told.
+"""
+
+from collections.abc import Callable
+
+from actors.messages.call import Call, Client, given_up, is_given_up
+from actors.messages.rights import Principal
+from actors.shard.asking import Asking
+from actors.shard.clocks import LeaderClock
+from actors.shard.failed_calls import FAILED, Failure
+from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.shard.node_view import Limits
+from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES
+from quorate.protocol import Action, Code, ErrorWord, refusal
+
+Machines = Callable[[ShardContext], list[Machine]]
+"""Makes the machines of one shard."""
+
+
+class Broker:
+    """Decides for one shard. The times that the host tells it while it leads are those of `clock`.
+
+    `disk_full`: why nothing can be stored; None: it can. `failures`: calls that raised and were answered
+    `internal_error`; the host logs and empties them.
+    """
+
+    def __init__(self, context: ShardContext, machines: Machines) -> None:
+        self.context = context
+        self.ledger = context.ledger
+        self.pieces = context.pieces
+        self.clock = LeaderClock(self.ledger.now)
+        self.machines = [*machines(context), Asking(context)]
+        self.disk_full: str | None = None
+        self.failures: list[Failure] = []
+        self._own_writes = context.own_writes
+        self._state = context.ledger.state
+        self._actions: dict[int, Callable[[Call], None]] = {}
+        for machine in self.machines:
+            actions = machine.actions()
+            assert not self._actions.keys() & actions.keys(), "an action is one machine's"
+            self._actions.update(actions)
+        assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"
+
+    def release(self) -> None:
+        """Lets go of what it refers to itself by, since it is used no more: the state goes at once with it."""
+        self._actions.clear()
+
+    # -- what the host calls -----------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        """Begins a turn, at that time by the host's clock: requests follow."""
+        self.ledger.set_time(now)
+        for machine in self.machines:
+            machine.begin()
+
+    def execute(self, call: Call) -> None:
+        """Do what a call asks for, or has it wait for what its client has written."""
+        self._do(call, may_wait=self._own_writes.has_any)
+
+    def _do(self, call: Call, *, may_wait: bool = False) -> None:
+        """Do a call. If it raises before a record was made, it is answered so, and nothing else changes."""
+        ledger = self.ledger
+        before = self._state.trans_id
+        ledger.has_begun = False
+        try:
+            if not may_wait or not self._own_writes.waits(call, ledger.now):
+                self._act(call)
+        except Exception as error:
+            if ledger.has_begun or self._state.trans_id != before:
+                raise  # a part of it is done: the log recovers the state
+            self._end_failed([call], error)
+
+    def _act(self, call: Call) -> None:
+        number = call.request.action
+        action = self._actions.get(number)
+        if action is None:
+            self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
+        elif self.disk_full is not None and number in NEEDS_SPACE:
+            self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
+        elif self.disk_full is not None and number == Action.NODE_READY:  # nothing can be committed
+            self.ledger.answer(call, refusal(call.request, ErrorWord.DISK_FULL, "nothing can be stored now"))
+        elif (call.was_late or call.client.is_gone) and is_given_up(call):
+            self.ledger.answer_when_committed(call, given_up(call.request))
+        else:
+            action(call)
+
+    def _end_failed(self, calls: list[Call], error: Exception) -> None:
+        """End calls of which one has raised before a record was made: they are answered, and nothing else changes."""
+        asked = self.context.asked
+        for call in calls:
+            for machine in self.machines:
+                machine.withdraw(call)
+            self.pieces.withdraw(call)
+            asked[:] = [one for one in asked if one.call is not call]
+            if not self.ledger.has_answer(call):
+                self.ledger.answer(call, refusal(call.request, ErrorWord.INTERNAL, FAILED))
+            self.failures.append(Failure(call, error))
+
+    def commit(self, now: float, trans_id: int) -> None:
+        """Note that records up to `trans_id` are committed."""
+        self.begin(now)
+        placeable = self.ledger.commit(trans_id)
+        self.pieces.committed(trans_id)
+        if placeable:
+            for machine in self.machines:
+                machine.committed(placeable)
+        self._read_own()
+
+    def followed(self, trans_id: int) -> None:
+        """Note, on a follower, that records up to `trans_id` are committed and applied."""
+        self.ledger.followed(trans_id, self._state.time)
+        for machine in self.machines:
+            machine.followed()
+
+    def _read_own(self) -> None:
+        """Do the reads that wait for what their clients have written no longer."""
+        if self._own_writes.has_any:
+            for call in self._own_writes.due(self.ledger.committed, self.ledger.now):
+                self._do(call)
+
+    def pass_time(self, now: float) -> None:
+        """Do what is due."""
+        self.begin(now)
+        for machine in self.machines:
+            machine.pass_time()
+        self._read_own()
+        if self.ledger.replicated.next_deadline <= now:
+            self.ledger.replicated.give_up_late()
+
+    @property
+    def next_event_at(self) -> float:
+        """When `pass_time` has something to do (Unix seconds)."""
+        at = self.ledger.replicated.next_deadline
+        for machine in self.machines:
+            event_at = machine.next_event_at
+            if event_at < at:
+                at = event_at
+        read_at = self._own_writes.next_event_at
+        return at if read_at is None else min(at, read_at)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        for machine in self.machines:  # asked behind every message; a generator costs more, compiled
+            if machine.has_more:
+                return True
+        return self.pieces.has_known
+
+    def go_on(self, now: float) -> None:
+        """Do one more piece of work that was cut into pieces."""
+        self.ledger.set_time(now)
+        call = self.pieces.go_on()
+        if call is not None:
+            self.execute(call)
+        for machine in self.machines:
+            try:
+                machine.go_on()
+            except Exception as error:
+                if not machine.only_looks:
+                    raise
+                uncertain, undone = machine.take_open()
+                self._end_failed([*uncertain, *undone], error)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Take over new limits; what is there already stays."""
+        self.context.set_limits(limits)
+        for machine in self.machines:
+            machine.limits_changed()
+
+    # -- calls that end otherwise ------------------------------------------------------------------------------
+
+    def forget(self, client: Client) -> None:
+        """End the waits of a client that is gone, or asks for nothing more."""
+        for machine in self.machines:
+            machine.forget(client)
+        if client.is_gone:
+            self.ledger.replicated.forget(client)
+
+    def may_forget_later(self, client: Client) -> bool:
+        """Whether waits of a client that has left may end in a later turn; they count for no limit from now on."""
+        is_later = False
+        for machine in self.machines:
+            is_later = machine.may_forget_later(client) or is_later
+        return is_later
+
+    def rejudge(self, client: Client, principal: Principal) -> list[Call]:
+        """Refuses what the client waits for and has no right to any more. Returns its reads that had to wait."""
+        for machine in self.machines:
+            machine.rejudge(client, principal)
+        return self._own_writes.take_of(client)
+
+    def take_waiting(self, now: float) -> list[WaitingCalls]:
+        """Hand over all calls that wait for something to happen: nothing does here any more."""
+        self.ledger.set_time(now)
+        taken = [machine.take_waiting() for machine in self.machines]
+        return [one for one in taken if one is not None]
+
+    def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
+        """Hand over all open calls: those that may have been done or not, and those that certainly were not.
+
+        But for calls that wait for something to happen: see `take_waiting`.
+
+        Records up to `logged` have left for the log; this node does not lead any more.
+        """
+        uncertain, undone = self.pieces.take_open(logged)
+        begun = set(self.pieces.take_begun(logged))
+        for machine in self.machines:
+            of_machine = machine.take_open()
+            uncertain += of_machine[0]
+            undone += of_machine[1]
+        undone += self._own_writes.take_all()
+        for trans_id, call, reply in self.ledger.take_open():
+            action = call.request.action
+            is_write = action in WRITES and reply.code == Code.OK
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or call in begun)
+            (uncertain if is_uncertain else undone).append(call)
+        return uncertain, undone

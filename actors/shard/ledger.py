@@ -1,0 +1,395 @@
+"""The ledger: numbers records, applies them as they are made, and holds replies back until they are durable.
+
+The one rule here is the promise of a reply: what it says was true of committed state. So a reply is parked until
+all that had been applied when it was made is committed; only a delivery that may be repeated (design.md, section 1)
+is answered at once. A produced message is shown to nobody before its record is committed.
+
+`Lease` knows whether what a leader says of committed state holds: no other node can be leading now. What was said
+before a moment at which a majority is known to have followed this node was true when it was said: it may be told even
+when the lease is over (Raft's read index, 6.4 in Ongaro's dissertation). Times are monotonic seconds.
+
+`Totals` are what has become of a queue's messages since this node leads: plain numbers, counted as records are made.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from actors.messages.call import Answer, Call
+from actors.shard.replicated import ReplicatedReplies
+from quorate.actions import WRITES
+from quorate.protocol import ErrorWord, Reply, refusal
+from storage.message import Made, Message
+from storage.message_ids import message_id
+from storage.queue_state import ORIGINAL, QueueState
+from storage.records import LEVEL, STREAMS_LEVEL, Bury, Clear, Confirm, Deliver, Expire, Move, Release, Remove, Take
+from storage.state import ShardState
+
+_Message: Final = Message
+_Deliver: Final = Deliver
+_Confirm: Final = Confirm
+
+
+_ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
+
+
+class Totals:
+    """One queue's. `delivered` counts each time, `redelivered` those that were not the first; `taken` those that were
+    delivered at most once, and are gone. `arrived` came from other queues: buried or moved there.
+
+    `came`, `left`: how many did in a second, between the last two times that somebody looked.
+    """
+
+    __slots__ = (
+        *("_came_before", "_left_before", "arrived", "buried", "came", "cleared", "confirmed", "delivered", "expired"),
+        *("left", "moved", "produced", "redelivered", "released", "taken"),
+    )
+
+    def __init__(self) -> None:
+        self.produced = 0
+        self.delivered = 0
+        self.redelivered = 0
+        self.confirmed = 0
+        self.released = 0
+        self.expired = 0
+        self.buried = 0
+        self.moved = 0
+        self.taken = 0
+        self.cleared = 0
+        self.arrived = 0
+        self.came = self.left = 0.0
+        self._came_before = self._left_before = 0
+
+    def look(self, seconds: float) -> None:
+        """Somebody looks, so long after the last time; 0: that is too long ago to say anything of it."""
+        came = self.produced + self.arrived
+        left = self.confirmed + self.taken + self.expired + self.cleared + self.buried + self.moved
+        self.came = (came - self._came_before) / seconds if seconds > 0 else 0.0
+        self.left = (left - self._left_before) / seconds if seconds > 0 else 0.0
+        self._came_before, self._left_before = came, left
+
+
+class Counting:
+    """Of one shard's queues, by their names, and of `all` together, also of those that are gone.
+
+    `begun`: since when (Unix seconds), 0 before the first.
+    """
+
+    def __init__(self) -> None:
+        self.begun = 0.0
+        self.all = Totals()
+        self._of: dict[str, Totals] = {}
+
+    def of(self, queue: str) -> Totals | None:
+        """None: nothing has become of anything."""
+        return self._of.get(queue)
+
+    def _there(self, queue: str) -> Totals:
+        found = self._of.get(queue)
+        if found is None:
+            found = self._of[queue] = Totals()
+        return found
+
+    def count(self, record: Made) -> None:
+        """Count a record that was made."""
+        kind = type(record)
+        if kind is _Message:
+            assert isinstance(record, Message)
+            self._there(record.queue).produced += 1
+            self.all.produced += 1
+        elif kind is _Deliver:
+            assert isinstance(record, Deliver)
+            totals, counts, every = self._there(record.queue), record.deliveries, self.all
+            totals.delivered += len(counts)
+            every.delivered += len(counts)
+            for count in counts:
+                if count > 1:
+                    totals.redelivered += 1
+                    every.redelivered += 1
+        elif kind is _Confirm:
+            assert isinstance(record, Confirm)
+            count = len(record.msg_ids)
+            self._there(record.queue).confirmed += count
+            self.all.confirmed += count
+        elif isinstance(record, Remove):
+            self._of.pop(record.queue, None)
+        elif isinstance(record, (Take, Release, Expire, Clear, Bury, Move)):
+            for totals in (self._there(record.queue), self.all):
+                _count_rare(totals, record, len(record.msg_ids))
+            if isinstance(record, (Bury, Move)):
+                self._there(record.to).arrived += len(record.msg_ids)
+
+
+def _count_rare(totals: Totals, record: Take | Release | Expire | Clear | Bury | Move, count: int) -> None:
+    if isinstance(record, Take):
+        totals.delivered += count
+        totals.taken += count
+    elif isinstance(record, Clear):
+        totals.cleared += count
+    elif isinstance(record, Release):
+        totals.released += count
+    elif isinstance(record, Expire):
+        totals.expired += count
+    elif isinstance(record, Bury):
+        totals.buried += count
+    else:
+        totals.moved += count
+
+
+class Lease:
+    """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led.
+
+    `is_doubtful`: it was held, time has ended it, and no majority has answered anything that was sent since that was
+    noticed; not where there was none, or it was given up. Where answers take longer than a lease lasts it is never
+    held again, and another doubt begins when nobody has looked at the time for so long: the process stood still.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.is_held = True
+        self.is_doubtful = False
+        self.confirmed_at = math.inf
+        self._until = math.inf
+        self._lasts = math.inf
+        self._over_since = math.inf
+        self._waiting: deque[tuple[float, Call, Reply]] = deque()
+
+    def pass_time(self, now: float) -> None:
+        """Note that it is `now`."""
+        stood_still = now - self.now > self._lasts
+        self.now = now
+        self.is_held = now < self._until
+        if self.is_held or self._until == -math.inf:
+            self._over_since = math.inf
+            self.is_doubtful = False
+        else:
+            self._over_since = now if stood_still else min(self._over_since, now)
+            self.is_doubtful = self.confirmed_at < self._over_since
+
+    def renew(self, until: float, confirmed_at: float) -> list[Answer]:
+        """No other node leads before `until`, and none led at `confirmed_at`. Returns what may be told now."""
+        self._until, self.confirmed_at = until, confirmed_at
+        self._lasts = until - confirmed_at if until > confirmed_at else math.inf
+        self.pass_time(self.now)
+        free: list[Answer] = []
+        waiting = self._waiting
+        while waiting and (self.is_held or waiting[0][0] <= confirmed_at):
+            _, call, reply = waiting.popleft()
+            free.append((call, reply))
+        return free
+
+    def wait(self, said_at: float, call: Call, reply: Reply) -> None:
+        """Tell what was said then when it is known to have held."""
+        self._waiting.append((said_at, call, reply))
+
+    @property
+    def last_waiting(self) -> Call | None:
+        """The newest call whose answer waits."""
+        return self._waiting[-1][1] if self._waiting else None
+
+    def take_waiting(self) -> list[Answer]:
+        """Hand over what is not known to hold; it is the caller's now."""
+        taken = [(call, reply) for _, call, reply in self._waiting]
+        self._waiting.clear()
+        return taken
+
+
+class Ledger:
+    """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
+
+    `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
+    unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
+    `level` the feature level that records may use, `replicated` what waits for other nodes than a majority.
+    `has_begun`: what is being done has changed something that no record
+    says yet.
+    """
+
+    def __init__(self, state: ShardState, committed: int | None = None) -> None:
+        self.state = state
+        self.now = state.time
+        self.committed = state.trans_id if committed is None else committed
+        self.committable = self.committed
+        self.new_queue = ORIGINAL
+        self.level = LEVEL
+        self.records: list[Made] = []
+        self.counting = Counting()
+        self._together: list[tuple[int, int]] = []
+        self.lease = Lease()
+        self.answers: list[Answer] = []
+        self._parked: deque[tuple[int, float, Call, Reply]] = deque()
+        self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
+        self.has_begun = False
+        self._unplaced: deque[Message] = deque()
+        self.replicated = ReplicatedReplies(self)
+
+    def set_time(self, now: float) -> None:
+        """Set the leader's clock, which within a log never goes back."""
+        if now > self.now:
+            self.now = now
+            if not self.counting.begun:
+                self.counting.begun = now
+
+    def append(self, record: Made) -> None:
+        """Apply a new record and queue it for the log."""
+        self.state.apply_next(record)
+        self.records.append(record)
+        self.counting.count(record)
+        if self.replicated.of_messages:
+            self.replicated.noted(record)
+
+    def append_together(self, records: Sequence[Made]) -> None:
+        """As `append`, for records that are to be committed all or none."""
+        begin = len(self.records)
+        for record in records:
+            self.append(record)
+        self._together.append((begin, len(self.records)))
+
+    def records_to_make(self, queue: str, *, is_transient: bool = False) -> int:
+        """How many records `make_queue` would append."""
+        has_own = self.new_queue is not _ORIGINAL or is_transient
+        return 1 if has_own and queue not in self.state.queues else 0
+
+    def make_queue(self, name: str, *, is_transient: bool = False) -> None:
+        """Note what a new queue is set to before its first message: it must not depend on who replays the log."""
+        if self.records_to_make(name, is_transient=is_transient):
+            settings = QueueState(name, self.new_queue).settings()
+            settings.is_transient = is_transient
+            settings.has_own_ttl = None if self.level < STREAMS_LEVEL else False
+            self.append(settings)
+
+    def produced(self, message: Message) -> None:
+        """Keep the message of a produce record just appended; it is placed when that is committed."""
+        self._unplaced.append(message)
+
+    def answer(self, call: Call, reply: Reply) -> None:
+        """Answer at once."""
+        self.answers.append((call, reply))
+
+    def has_answer(self, call: Call) -> bool:
+        """Whether the call, the last that was executed, has its answer, told or parked."""
+        parked, waiting = self._parked, self.lease.last_waiting
+        return (
+            any(answered is call for answered, _ in self.answers)
+            or bool(parked and parked[-1][2] is call)
+            or waiting is call
+        )
+
+    def answer_when_committed(self, call: Call, reply: Reply) -> None:
+        """Answer when all that is applied by now is committed."""
+        trans_id = self.state.trans_id
+        if trans_id == self.committed:
+            self.answer_if_leased(call, reply)
+        else:
+            self._parked.append((trans_id, self.lease.now, call, reply))
+
+    def answer_if_leased(self, call: Call, reply: Reply) -> None:
+        """Answer what committed state says: now, or when it is certain that no other node had led before."""
+        if self.lease.is_held:
+            self.answers.append((call, reply))
+        else:
+            self.lease.wait(self.lease.now, call, reply)
+
+    def renew_lease(self, until: float, confirmed_at: float) -> None:
+        """See `Lease.renew`: what waited for that is answered."""
+        self.answers += self.lease.renew(until, confirmed_at)
+
+    def refuse(self, call: Call, error: str, reason: str) -> None:
+        """Park a refusal: what it rests on may not be committed yet."""
+        self.answer_when_committed(call, refusal(call.request, error, reason))
+
+    def refuse_field(self, call: Call, field: str, fault: str) -> None:
+        """Refuse for what a field of the request is."""
+        self.refuse(call, ErrorWord.FIELD, f"{field} {fault}")
+
+    def take_open(self) -> list[tuple[int, Call, Reply]]:
+        """All that is parked, and behind which record: it will not be committed by this node's doing."""
+        taken = [(trans_id, call, reply) for trans_id, _, call, reply in self._parked]
+        taken += self.replicated.take_open()
+        taken += [(0, call, reply) for call, reply in self.lease.take_waiting()]
+        self._parked.clear()
+        self._after_commit.clear()
+        return taken
+
+    def followed(self, trans_id: int, time: float) -> None:
+        """Note on a follower that the records up to `trans_id` are committed, and applied."""
+        self.set_time(time)
+        self.commit(trans_id)
+
+    def take_unplaced(self) -> list[Message]:
+        """Take the messages that are produced but not committed."""
+        taken = list(self._unplaced)
+        self._unplaced.clear()
+        return taken
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call `action` when all that is applied by now is committed."""
+        if self.state.trans_id == self.committed:
+            action()
+        else:
+            self._after_commit.append((self.state.trans_id, action))
+
+    def commit(self, trans_id: int) -> list[Message]:
+        """Free the replies of records up to `trans_id`, which are committed; returns the produced messages to place
+        now."""
+        self.committed = trans_id = max(trans_id, self.committed)
+        self.committable = max(trans_id, self.committable)
+        self.state.undo.forget(trans_id)
+        parked, lease = self._parked, self.lease
+        answers = self.answers
+        while parked and parked[0][0] <= trans_id:
+            _, parked_at, call, reply = parked.popleft()
+            if lease.is_held or call.request.action in WRITES or parked_at <= lease.confirmed_at:
+                answers.append((call, reply))
+            else:  # what it looked at is committed now; whether another node had led before is not known yet
+                lease.wait(parked_at, call, reply)
+        while self._after_commit and self._after_commit[0][0] <= trans_id:
+            self._after_commit.popleft()[1]()
+        unplaced = self._unplaced
+        placeable: list[Message] = []
+        bound = message_id(trans_id + 1, 0)
+        while unplaced and unplaced[0].msg_id < bound:
+            placeable.append(unplaced.popleft())
+        return placeable
+
+    def take_records(self) -> tuple[list[Made], list[tuple[int, int]]]:
+        """Take the records that are to be logged next, and which of them belong together (see `make_entries`)."""
+        records, together = self.records, self._together
+        self.records, self._together = [], []
+        return records, together
+
+    def take_answers(self) -> list[Answer]:
+        """Hand over the answers that may leave; they are the caller's now."""
+        answers = self.answers
+        self.answers = []
+        return answers
+
+    @property
+    def parked_count(self) -> int:
+        """How many replies wait for a commit."""
+        return len(self._parked) + len(self.replicated)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone waits for a commit."""
+        return bool(self._parked or self._after_commit or self.replicated.is_awaited)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything applied is committed."""
+        return self.committed == self.state.trans_id
+
+    def uncommitted_due(self, queue: str, count: int) -> int:
+        """How many of a queue's messages are due and not committed; at most `count` are looked for."""
+        due = 0
+        for message in self._unplaced:
+            if message.queue == queue and message.due_at <= self.now:
+                due += 1
+                if due == count:
+                    break
+        return due
+
+    @property
+    def uncommitted_ids(self) -> list[int]:
+        """The ids of the messages that are produced but not committed."""
+        return [message.msg_id for message in self._unplaced]

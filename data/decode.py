@@ -7,6 +7,7 @@ Instants are made from seconds by Arrow, a column at a time.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -14,36 +15,14 @@ import pyarrow as pa
 
 from data.schema import NAMES, arrow_schema
 from storage import entry_codec
-from storage.kinds import BY_TYPE
-from storage.records import (
-    Bury,
-    Clear,
-    Confirm,
-    Deliver,
-    Encoding,
-    Expire,
-    Extend,
-    Move,
-    Moving,
-    Produce,
-    Record,
-    Release,
-    Take,
-    Withhold,
-)
+from storage.kinds import BY_TYPE, KINDS, Columns
+from storage.records import Encoding, Produce, Record
 from storage.recovery import paused_gc
 
 ROWS_PER_BATCH: Final = 10_000
 BYTES_PER_BATCH: Final = 16 << 20
 LENGTH_BYTES: Final = 4
 
-ENDED: Final[dict[type, str]] = {
-    Confirm: "confirmed",
-    Take: "taken",
-    Expire: "expired",
-    Clear: "cleared",
-}
-MOVED: Final[dict[type, str]] = {Bury: "buried", Move: "moved"}
 ENCODINGS: Final = {Encoding.JSON: "json", Encoding.PLAIN: "bytes"}
 INSTANTS: Final = ("time", "due", "expires")
 LAST_S: Final = 253_402_214_400.0
@@ -53,6 +32,7 @@ Python's datetime ends with the year 9999, and Spark gives it instants in the ma
 """
 
 Row = tuple[Any, ...]
+NO_PAYLOAD: Final = (None, None)
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -102,6 +82,50 @@ def batches(entries: Iterable[bytes | memoryview], shard: int, selection: Select
             return
 
 
+Maker = Callable[[int, float, Any, tuple[str | None, bytes | None]], list[Row]]
+"""Makes the rows of record `trans_id`, made at that time, with an encoding and a payload."""
+
+
+def _maker(name: str, columns: Columns) -> Maker:
+    """Make what makes the rows of a kind's records, as the table of kinds says."""
+    behind = NAMES[NAMES.index("previous") + 1 :]
+    each = [(behind.index(column), attrgetter(field)) for column, field in columns.each]
+    every = [(behind.index(column), attrgetter(field)) for column, field in columns.all]
+    payload_at, ended_at, ended = behind.index("encoding"), behind.index("ended"), columns.ended
+    assert behind[payload_at + 1] == "data"
+    blank: list[Any] = [None] * len(behind)
+    blank[ended_at] = ended
+
+    def make(trans_id: int, time: float, record: Any, payload: tuple[str | None, bytes | None]) -> list[Row]:
+        rest = blank
+        if each or every:
+            rest = [*blank]
+            for at, field in every:
+                rest[at] = field(record)
+        if payload is not NO_PAYLOAD:
+            rest[payload_at : payload_at + 2] = payload
+            return [(trans_id, time, name, record.queue, record.msg_id, None, *rest)]
+        queue, ids = record.queue, record.msg_ids
+        if len(ids) == 1:  # nearly always
+            for at, field in each:
+                rest[at] = field(record)[0]
+            return [(trans_id, time, name, queue, ids[0], record.previous[0], *rest)]
+        rows = []
+        values = [(at, field(record)) for at, field in each]
+        for index, (msg_id, before) in enumerate(zip(ids, record.previous, strict=True)):
+            for at, those in values:
+                rest[at] = those[index]
+            rows.append((trans_id, time, name, queue, msg_id, before, *rest))
+        return rows
+
+    return make
+
+
+_MAKERS: Final[dict[type, Maker]] = {
+    kind.record: _maker(kind.name, kind.columns) for kind in KINDS if kind.columns is not None
+}
+
+
 class _Rows:
     """Gathers rows. `last`: the record that was taken last."""
 
@@ -131,52 +155,21 @@ class _Rows:
 
     def take(self, trans_id: int, time: float, records: list[Record]) -> None:
         """Decode the records of one entry, the first of which is `trans_id`."""
-        add, is_wanted, has_data = self.rows.append, self._is_wanted, self._selection.has_data
+        rows, is_wanted, has_data = self.rows, self._is_wanted, self._selection.has_data
         for record in records:
-            if is_wanted is not None and not is_wanted(record):
-                pass
-            elif isinstance(record, Produce):
-                if has_data:
-                    self.data_bytes += len(record.data)
-                add(
-                    (trans_id, time, "produce", record.queue, record.msg_id, None, record.key, record.priority,
-                     record.due_at, record.expires_at, record.retry_s, None, None, ENCODINGS[record.encoding],
-                     record.data if has_data else None, None, None)
-                )  # fmt: skip
-            elif isinstance(record, Deliver):
-                queue, consumer = record.queue, record.consumer
-                for msg_id, before, due, count in zip(
-                    record.msg_ids, record.previous, record.due_ats, record.deliveries, strict=True
-                ):
-                    add((trans_id, time, "deliver", queue, msg_id, before, None, None, due, None, None, count, consumer,
-                         None, None, None, None))  # fmt: skip
-            elif isinstance(record, Confirm | Take | Expire | Clear):
-                kind = type(record)
-                name, queue, ended = BY_TYPE[kind].name, record.queue, ENDED[kind]
-                for msg_id, before in zip(record.msg_ids, record.previous, strict=True):
-                    add((trans_id, time, name, queue, msg_id, before, None, None, None, None, None, None, None, None,
-                         None, ended, None))  # fmt: skip
-            else:
-                self._take_rare(trans_id, time, record)
+            if is_wanted is None or is_wanted(record):
+                payload: Any = NO_PAYLOAD
+                if isinstance(record, Produce):
+                    payload = ENCODINGS[record.encoding], record.data if has_data else None
+                    self.data_bytes += len(record.data) if has_data else 0
+                make = _MAKERS.get(type(record))
+                if make is not None:
+                    rows += make(trans_id, time, record, payload)
+                else:  # about no message: settings, members, who leads
+                    name, about = BY_TYPE[type(record)].name, _encode_json(record) if has_data else None
+                    rows.append((trans_id, time, name, record.queue or None, *[None] * 9, "json", about, None, None))
             trans_id += 1
         self.last = trans_id - 1
-
-    def _take_rare(self, trans_id: int, time: float, record: Record) -> None:
-        name, queue = BY_TYPE[type(record)].name, record.queue or None
-        if isinstance(record, Release | Extend | Withhold):
-            for msg_id, before, due in zip(record.msg_ids, record.previous, record.due_ats, strict=True):
-                self.rows.append((trans_id, time, name, queue, msg_id, before, None, None, due, *[None] * 8))
-        elif isinstance(record, Moving):
-            for msg_id, before, due, expires in zip(
-                record.msg_ids, record.previous, record.due_ats, record.expires_ats, strict=True
-            ):
-                self.rows.append(
-                    (trans_id, time, name, queue, msg_id, before, None, None, due, expires, *[None] * 5,
-                     MOVED[type(record)], record.to)
-                )  # fmt: skip
-        else:  # about no message: settings, members, who leads
-            about = _encode_json(record) if self._selection.has_data else None
-            self.rows.append((trans_id, time, name, queue, *[None] * 9, "json", about, None, None))
 
     def batch(self) -> pa.RecordBatch:
         """Take what has gathered, as one batch."""
@@ -215,9 +208,16 @@ def _filter(selection: Selection) -> Callable[[Record], bool] | None:
         if kinds is not None and BY_TYPE[type(record)].name not in kinds:
             return False
         if queues is not None and record.queue not in queues:
-            return isinstance(record, Moving) and record.to in queues
+            return any(name in queues for name in _targets(record))
         if matches is None or matches(record.queue):
             return True
-        return isinstance(record, Moving) and bool(matches(record.to))
+        return any(matches(name) for name in _targets(record))
 
     return is_wanted
+
+
+def _targets(record: Record) -> list[str]:
+    """List the queues that a record moves messages to."""
+    columns = BY_TYPE[type(record)].columns
+    fields = () if columns is None else columns.all
+    return [getattr(record, field) for column, field in fields if column == "target"]

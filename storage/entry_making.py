@@ -5,8 +5,9 @@ from typing import Final
 
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
+from storage.kinds import messages_of
 from storage.message import Made, Message, weight
-from storage.records import Members, messages_of
+from storage.records import Members
 
 SMALL_ENTRY_RECORDS: Final = 100
 RECORD_BYTES: Final = 400

@@ -1,7 +1,7 @@
-"""One row a kind of record: what it is called, what it does to the state, how it is shown, since when there is it.
+"""One row a kind of record: all that is to be known of it anywhere. Nothing else enumerates kinds.
 
-A new kind is a class in `records`, a row here and a method of `ShardState`, which notes what it is about to change
-(`storage.undo`); nothing else enumerates kinds.
+A new kind is a class in `records`, a row here, and the method that its row names, which notes what it is about to
+change (`storage.undo`). A row has all columns, or it is none.
 """
 
 from typing import Any, Final, NamedTuple
@@ -34,21 +34,64 @@ from storage.records import (
 )
 
 
-class Kind(NamedTuple):
-    """`apply` names the method of `ShardState`, `level` is the feature level that the kind needs.
+class Rows(NamedTuple):
+    """What of a record outlives the log's head, as rows of LMDB.
 
-    `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `hidden`: fields that
+    `messages`: those of its `msg_ids`; `queues`: those of the queues that these fields name; `section`: the name of a
+    row of `storage.sections`.
+    """
+
+    messages: bool = False
+    queues: tuple[str, ...] = ()
+    section: str | None = None
+
+
+class Counts(NamedTuple):
+    """What a record counts for, in the totals of its queue (`actors.shard.ledger.Totals`).
+
+    `names`: those that its messages are added to. `arrives`: they are added to `arrived` of the queue `to`, too.
+    `again`: those that were delivered before are added to `redelivered`. `forgets`: the queue's totals are over.
+    """
+
+    names: tuple[str, ...] = ()
+    arrives: bool = False
+    again: bool = False
+    forgets: bool = False
+
+
+class Columns(NamedTuple):
+    """How a record is shown in the pipeline's table: a row for each of its messages.
+
+    `each`: columns, and the fields that have a value for each message; `all`: columns, and fields that have one for
+    all. `ended`: why its messages left their queue.
+    """
+
+    each: tuple[tuple[str, str], ...] = ()
+    all: tuple[tuple[str, str], ...] = ()
+    ended: str | None = None
+
+
+class Kind(NamedTuple):
+    """`apply` names the method of `ShardState`, or of its `part`; `level` is the feature level that the kind needs.
+
+    `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `lost`: its messages
+    are gone, and nobody took them. `columns`: None: it is about no message, and shown as one row. `hidden`: fields that
     say nothing in the log. `added`: so many fields at the end came with later feature levels. Those behind the last of
     them that says anything are not written: so members that do not know them read what does not need them.
     """
 
     record: type[msgspec.Struct]
     name: str
+    part: str | None
     apply: str
-    unplaces: bool = False
-    level: int = FIRST_LEVEL
-    hidden: tuple[str, ...] = ()
-    added: int = 0
+    level: int
+    rows: Rows
+    counts: Counts
+    columns: Columns | None
+    unplaces: bool
+    lost: bool
+    hidden: tuple[str, ...]
+    added: int
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -56,23 +99,147 @@ class Kind(NamedTuple):
         return self.record.__struct_fields__[-self.added :] if self.added else ()
 
 
+def _kind(
+    record: type[msgspec.Struct],
+    *,
+    apply: str,
+    rows: Rows,
+    counts: Counts,
+    columns: Columns | None,
+    part: str | None = None,
+    level: int = FIRST_LEVEL,
+    unplaces: bool = False,
+    lost: bool = False,
+    hidden: tuple[str, ...] = (),
+    added: int = 0,
+) -> Kind:
+    return Kind(
+        record,
+        record.__name__.lower(),
+        part,
+        apply,
+        level,
+        rows,
+        counts,
+        columns,
+        unplaces=unplaces,
+        lost=lost,
+        hidden=hidden,
+        added=added,
+    )
+
+
+_ITS_MESSAGES: Final = Rows(messages=True)
+_DUE: Final = (("due", "due_ats"),)
+_MOVES: Final = (("due", "due_ats"), ("expires", "expires_ats"))
+_TARGET: Final = (("target", "to"),)
+
 KINDS: Final = (
-    Kind(Produce, "produce", "produce", unplaces=True, hidden=("deliveries", "place", "last", "encoding")),
-    Kind(Deliver, "deliver", "deliver"),
-    Kind(Take, "take", "remove_messages"),
-    Kind(Confirm, "confirm", "remove_messages"),
-    Kind(Expire, "expire", "remove_messages"),
-    Kind(Clear, "clear", "remove_messages"),
-    Kind(Release, "release", "release", unplaces=True, added=2),
-    Kind(Extend, "extend", "extend"),
-    Kind(Bury, "bury", "bury", unplaces=True, added=4),
-    Kind(Configure, "configure", "configure", added=4),
-    Kind(Remove, "remove", "remove_queue"),
-    Kind(Lead, "lead", "lead"),
-    Kind(Members, "members", "take_members"),
-    Kind(Position, "position", "take_position", level=READERS_LEVEL),
-    Kind(Move, "move", "move", unplaces=True, level=WORKERS_LEVEL, added=1),
-    Kind(Withhold, "withhold", "release", unplaces=True, level=JOBS_LEVEL),
+    _kind(
+        Produce,
+        apply="produce",
+        rows=Rows(messages=True, queues=("queue",)),
+        counts=Counts(("produced",)),
+        columns=Columns(
+            all=(
+                ("key", "key"),
+                ("priority", "priority"),
+                ("due", "due_at"),
+                ("expires", "expires_at"),
+                ("retry", "retry_s"),
+            )
+        ),
+        unplaces=True,
+        hidden=("deliveries", "place", "last", "encoding"),
+    ),
+    _kind(
+        Deliver,
+        apply="deliver",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("delivered",), again=True),
+        columns=Columns(each=(*_DUE, ("deliveries", "deliveries")), all=(("consumer", "consumer"),)),
+    ),
+    _kind(
+        Take,
+        apply="remove_messages",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("delivered", "taken")),
+        columns=Columns(ended="taken"),
+    ),
+    _kind(
+        Confirm,
+        apply="remove_messages",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("confirmed",)),
+        columns=Columns(ended="confirmed"),
+    ),
+    _kind(
+        Expire,
+        apply="remove_messages",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("expired",)),
+        columns=Columns(ended="expired"),
+        lost=True,
+    ),
+    _kind(
+        Clear,
+        apply="remove_messages",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("cleared",)),
+        columns=Columns(ended="cleared"),
+        lost=True,
+    ),
+    _kind(
+        Release,
+        apply="release",
+        rows=_ITS_MESSAGES,
+        counts=Counts(("released",)),
+        columns=Columns(each=_DUE),
+        unplaces=True,
+        added=2,
+    ),
+    _kind(Extend, apply="extend", rows=_ITS_MESSAGES, counts=Counts(), columns=Columns(each=_DUE)),
+    _kind(
+        Bury,
+        apply="bury",
+        rows=Rows(messages=True, queues=("to",)),
+        counts=Counts(("buried",), arrives=True),
+        columns=Columns(each=_MOVES, all=_TARGET, ended="buried"),
+        unplaces=True,
+        added=4,
+    ),
+    _kind(Configure, apply="configure", rows=Rows(queues=("queue",)), counts=Counts(), columns=None, added=4),
+    _kind(Remove, apply="remove_queue", rows=Rows(queues=("queue",)), counts=Counts(forgets=True), columns=None),
+    _kind(Lead, part="facts", apply="lead", rows=Rows(section="tenures"), counts=Counts(), columns=None),
+    _kind(Members, part="facts", apply="take_members", rows=Rows(section="members"), counts=Counts(), columns=None),
+    _kind(
+        Position,
+        part="facts",
+        apply="take_position",
+        level=READERS_LEVEL,
+        rows=Rows(section="readers"),
+        counts=Counts(),
+        columns=None,
+    ),
+    _kind(
+        Move,
+        apply="move",
+        level=WORKERS_LEVEL,
+        rows=Rows(messages=True, queues=("to",)),
+        counts=Counts(("moved",), arrives=True),
+        columns=Columns(each=_MOVES, all=_TARGET, ended="moved"),
+        unplaces=True,
+        added=1,
+    ),
+    _kind(
+        Withhold,
+        apply="release",
+        level=JOBS_LEVEL,
+        rows=_ITS_MESSAGES,
+        counts=Counts(),
+        columns=Columns(each=_DUE),
+        unplaces=True,
+    ),
 )
 """Every kind, in the order of its number in the log."""
 
@@ -84,6 +251,19 @@ ABSENT_UNLESS_SET: Final = ("consumer", *(name for kind in KINDS for name in kin
 _fields_of: Final = msgspec.structs.astuple
 GROWN: Final = frozenset(kind.record for kind in KINDS if kind.added)
 """Records to which later feature levels have added fields."""
+
+LOST: Final[frozenset[type]] = frozenset(kind.record for kind in KINDS if kind.lost)
+_ABOUT_MESSAGES: Final = frozenset(kind.record for kind in KINDS if kind.rows.messages)
+
+
+def messages_of(record: Record) -> tuple[list[int], list[int]]:
+    """Give the ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
+    if isinstance(record, Produce):
+        return [record.msg_id], [0]
+    if type(record) not in _ABOUT_MESSAGES:
+        return [], []
+    named: Any = record
+    return named.msg_ids, named.previous
 
 
 def as_written(record: msgspec.Struct) -> msgspec.Struct | tuple[Any, ...]:

@@ -401,13 +401,3 @@ Change = (
 Record = Produce | Change
 Moving = Bury | Move
 Removal = Take | Confirm | Expire | Clear
-ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
-
-
-def messages_of(record: Record) -> tuple[list[int], list[int]]:
-    """Give the ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
-    if isinstance(record, Produce):
-        return [record.msg_id], [0]
-    if isinstance(record, ABOUT_NO_MESSAGE):
-        return [], []
-    return record.msg_ids, record.previous

@@ -128,7 +128,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
         sections = open_section_rows(transaction)
     for section, data in zip(SECTIONS, sections, strict=True):
         if data:
-            section.into_state(state, row(section.decode, data, section.name))
+            section.into_facts(state.facts, row(section.decode, data, section.name))
     state.trans_id = store.bounds.trimmed
     state.stretches.begin(state.trans_id)
     return len(state.messages)
@@ -206,8 +206,8 @@ def _recover(
         for entry in _standing(content.payloads)
         if entry.last_trans_id > state.trans_id and entry.vote_id >= reader.history[-1][1]
     ]
-    committed_members = members = state.members
-    led_by = state.tenures.led_by
+    committed_members = members = state.facts.members
+    led_by = state.facts.tenures.led_by
     later_members: list[tuple[int, Members]] = []
     after = state.trans_id
     tail: list[Entry] = []

@@ -133,7 +133,7 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
             _take(data, f"journal entry {index}", end, False, state, findings)
     findings.last_trans_id = max([state.trans_id, *(end for _, end in findings.lost)])
     findings.records = findings.last_trans_id - trimmed
-    findings.members = state.members
+    findings.members = state.facts.members
     findings.live_messages = len(state.messages)
     findings.queues = len(state.queues)
     state.finish_loading(state.time)
@@ -156,7 +156,7 @@ def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Fin
         for section, data in section_rows(transaction):
             try:
                 if data and (held := content(section.key, data, section.name)) is not None:
-                    section.into_state(state, section.decode(held))
+                    section.into_facts(state.facts, section.decode(held))
             except UNREADABLE as error:
                 findings.faults.append(f"{section.name}: {error}")
         for table in (store.queues, store.backlog):

@@ -2,7 +2,7 @@
 loop over these.
 
 A section is a part of the state that records change and no message or queue holds: when the log's head goes, its row
-says what the records there had made of it. A new one is a row here, and a field of `ShardState` that its record's
+says what the records there had made of it. A new one is a row here, and a field of `Facts` that its record's
 method changes. Its bytes stand in the table `meta`, and in snapshots behind those of the sections before it: rows are
 only added at the end.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from storage.facts import Facts
 from storage.records import FIRST_LEVEL, Members, ReaderPosition
 from storage.state import ShardState
 from storage.tenures import Tenure, Tenures
@@ -27,7 +28,7 @@ Rows = tuple[bytes, ...]
 
 
 class Section(NamedTuple):
-    """`key`: of its row in `meta`; `name`: for people. `of_state` gives what the row holds, None: there is no row.
+    """`key`: of its row in `meta`; `name`: for people. `of_facts` gives what the row holds, None: there is no row.
 
     `stays`: a row that is there is only replaced, never taken away but by a snapshot.
     """
@@ -35,28 +36,32 @@ class Section(NamedTuple):
     key: bytes
     name: str
     decode: Callable[[bytes], Any]
-    of_state: Callable[[ShardState], Any]
-    into_state: Callable[[ShardState, Any], None]
+    of_facts: Callable[[Facts], Any]
+    into_facts: Callable[[Facts, Any], None]
     stays: bool = False
 
 
-def _take_members(state: ShardState, members: Members) -> None:
-    state.members = members
+def _take_members(facts: Facts, members: Members) -> None:
+    facts.members = members
 
 
-def _take_readers(state: ShardState, readers: dict[str, ReaderPosition]) -> None:
-    state.readers = readers
+def _take_readers(facts: Facts, readers: dict[str, ReaderPosition]) -> None:
+    facts.readers = readers
 
 
-def _take_tenures(state: ShardState, tenures: list[Tenure]) -> None:
-    state.tenures = Tenures(tenures)
+def _take_tenures(facts: Facts, tenures: list[Tenure]) -> None:
+    facts.tenures = Tenures(tenures)
 
 
 SECTIONS: Final = (
-    Section(b"members", "the members' row", decode_members, lambda state: state.members, _take_members, stays=True),
-    Section(b"readers", "the readers' row", decode_readers, lambda state: state.readers or None, _take_readers),
+    Section(b"members", "the members' row", decode_members, lambda facts: facts.members, _take_members, stays=True),
+    Section(b"readers", "the readers' row", decode_readers, lambda facts: facts.readers or None, _take_readers),
     Section(
-        b"tenures", "the row of who led when", decode_tenures, lambda state: state.tenures.rows or None, _take_tenures
+        b"tenures",
+        "the row of who led when",
+        decode_tenures,
+        lambda facts: facts.tenures.rows or None,
+        _take_tenures,
     ),
 )
 KEYS: Final = [section.key for section in SECTIONS]
@@ -65,7 +70,7 @@ NO_ROWS: Final[Rows] = (b"",) * len(SECTIONS)
 
 def rows_of(state: ShardState) -> Rows:
     """Encode the sections of a state."""
-    held = [section.of_state(state) for section in SECTIONS]
+    held = [section.of_facts(state.facts) for section in SECTIONS]
     return tuple(b"" if one is None else _encode(one) for one in held)
 
 

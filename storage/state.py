@@ -17,9 +17,10 @@ from typing import Any, Final, cast
 from msgspec.structs import astuple
 from sortedcontainers import SortedList
 
-from storage.belonging import enter, leave, readers_with
+from storage.contents import Contents
 from storage.entry import Entry
-from storage.kinds import KINDS
+from storage.facts import Facts
+from storage.kinds import KINDS, Kind, messages_of
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, is_kept, is_of_all, marks_with, message_of, weight
 from storage.name_buckets import NameBuckets
@@ -29,7 +30,6 @@ from storage.records import (
     CONSUMER,
     DEAD,
     EXPIRE,
-    JOBS_LEVEL,
     LASTS,
     NACKED,
     NACKS,
@@ -39,25 +39,18 @@ from storage.records import (
     Confirm,
     Deliver,
     Extend,
-    Lead,
-    Members,
     Move,
     Moving,
     Place,
-    Position,
     Produce,
-    ReaderPosition,
     Record,
     Release,
     Removal,
     Remove,
     Withhold,
-    messages_of,
 )
-from storage.split_dict import SplitDict
-from storage.stretches import STRETCH_RECORDS, Stretches
-from storage.tenures import Tenures
-from storage.undo import Undo
+from storage.stretches import STRETCH_RECORDS
+from storage.undo import Undo, Undoing
 
 MESSAGES_UNTIL_REST: Final = 2000
 
@@ -68,32 +61,12 @@ _fields_of: Final = astuple
 assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", "deliveries", "consumer")
 
 
-class ShardState:
-    """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
-
-    `names` are the queues' in order. `data_bytes` is the sum of the live messages' weights; `readers`, where the log's
-    named readers are, is another object whenever it has changed. `tenures`: who has led since when, from `JOBS_LEVEL`
-    on. `kept` are the messages that are delivered, and stay though that is at most once; the first of them were so
-    first. `keys` are of messages whose key is unique in the shard (`is_of_all`): all others are their queues'.
-    `stretches` is what its log is about, of those entries that it was told of; `undo` takes back what is not committed.
-    `placed_at`: messages stand where they do then, or by a later entry's time (s): what was due is ready.
-    """
+class ShardState(Contents):
+    """The live messages and queues of one shard, and the `facts` about it. `undo` takes back what is not committed."""
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
-        self.trans_id = 0
-        self.data_bytes = 0
-        self.time = self.placed_at = 0.0
-        self.loading = False
-        self.members: Members | None = None
-        self.readers: dict[str, ReaderPosition] = {}
-        self.tenures = Tenures()
-        self.kept: OrderedDict[int, None] = OrderedDict()
-        self.messages = LiveMessages(shard)
-        self.queues: dict[str, QueueState] = {}
-        self.keys: SplitDict[Message] = SplitDict()
-        self.stretches = Stretches(self.messages, self.queues, stretch_records)
-        self.names: SortedList[str] = SortedList()
-        self.buckets = NameBuckets()
+        super().__init__(shard, stretch_records)
+        self.facts = Facts()
         self.undo = Undo()
 
     def apply(self, trans_id: int, record: Record) -> None:
@@ -157,8 +130,7 @@ class ShardState:
             queue = self.queues[name] = QueueState(name, made_at=self.time)
             self.undo.queue_made(self.trans_id, name)
             if not self.loading:
-                self.names.add(name)
-                self.buckets.add(name)
+                self.name_queue(name)
         return queue
 
     def restore_message(self, row: Produce) -> None:
@@ -216,6 +188,11 @@ class ShardState:
         self.names.clear()
         return True
 
+    def undoing(self, after: int) -> Undoing | None:
+        """Find what makes it what it was behind record `after`, the end of an entry. None: nothing can."""
+        taken = self.undo.take(after, self.trans_id)
+        return None if taken is None else Undoing(self, after, *taken)
+
     def check(self) -> None:
         """Assert every invariant; for tests."""
         by_queue: dict[str, list[Message]] = {name: [] for name in self.queues}
@@ -246,7 +223,7 @@ class ShardState:
         if self.undo.is_on:
             self.undo.made(self.trans_id, message, queue.max_id)
         queue.max_id = max(queue.max_id, msg_id)
-        enter(self, queue, message)
+        self.enter(queue, message)
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         live, loading = self.messages, self.loading
@@ -288,7 +265,7 @@ class ShardState:
                 continue
             if undo.is_on:
                 undo.changes(trans_id, message)
-            leave(self, message)
+            self.leave(message)
 
     def _release(self, trans_id: int, record: Release | Withhold) -> None:
         counts, deliveries = (record.nacks, record.deliveries) if isinstance(record, Release) else (None, None)
@@ -338,7 +315,7 @@ class ShardState:
     def _moved(self, trans_id: int, record: Moving) -> list[tuple[int, Message]]:
         """Those of its messages that live, by their place in the record: in the other queue, without a key there."""
         to = self.queue(record.to)
-        self.undo.raises(trans_id, to)
+        self.undo.was(trans_id, to, "max_id", to.max_id)
         found: list[tuple[int, Message]] = []
         for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             to.max_id = max(to.max_id, msg_id)  # also where the message is gone by then: a restart shows the same
@@ -390,22 +367,6 @@ class ShardState:
             self.queues[message.queue].lift(message)
         return message
 
-    def _lead(self, trans_id: int, record: Lead) -> None:
-        self.undo.facts_change(trans_id, self)
-        self.tenures.led(trans_id, record.node_id)
-
-    def _take_members(self, trans_id: int, record: Members) -> None:
-        self.undo.facts_change(trans_id, self)
-        self.members = record
-        if record.level >= JOBS_LEVEL:
-            self.tenures.begin(trans_id)
-
-    def _take_position(self, trans_id: int, record: Position) -> None:
-        name = record.reader
-        self.undo.reader_moves(trans_id, name, self.readers.get(name))
-        position = None if record.upto is None else ReaderPosition(record.upto, record.at)
-        self.readers = readers_with(self.readers, name, position)
-
     def _configure(self, trans_id: int, record: Configure) -> None:
         queue = self.queue(record.queue)
         self.undo.queue_changes(trans_id, queue)
@@ -421,8 +382,7 @@ class ShardState:
         else:
             del self.queues[record.queue]
             if not self.loading:
-                self.names.remove(record.queue)
-                self.buckets.discard(record.queue)
+                self.unname_queue(record.queue)
 
 
 def _kept_of(messages: LiveMessages, rest: Callable[[], None] | None) -> OrderedDict[int, None]:
@@ -436,7 +396,19 @@ def _kept_of(messages: LiveMessages, rest: Callable[[], None] | None) -> Ordered
     return kept
 
 
-_APPLY: Final[dict[type, Callable[[ShardState, int, Any], None]]] = {
-    kind.record: getattr(ShardState, f"_{kind.apply}") for kind in KINDS
-}
-"""Of the class, and not of each state: a state that refers to itself outlives its use."""
+def _applies(kind: Kind) -> Callable[[ShardState, int, Any], None]:
+    """Find what a kind's records do: a method of the state, or of a part of it, which is given the state's `Undo`.
+
+    Of the class, and not of each state: a state that refers to itself outlives its use.
+    """
+    if kind.part is None:
+        return cast("Callable[[ShardState, int, Any], None]", getattr(ShardState, f"_{kind.apply}"))
+    part, apply = kind.part, kind.apply
+
+    def of_part(state: ShardState, trans_id: int, record: Any) -> None:
+        getattr(getattr(state, part), apply)(state.undo, trans_id, record)
+
+    return of_part
+
+
+_APPLY: Final[dict[type, Callable[[ShardState, int, Any], None]]] = {kind.record: _applies(kind) for kind in KINDS}

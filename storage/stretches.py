@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from storage.kinds import KINDS, messages_of
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
 from storage.message_ids import produced_by
 from storage.queue_state import QueueState
-from storage.records import Configure, Confirm, Deliver, Moving, Produce, Record, Remove, messages_of
+from storage.records import Confirm, Deliver, Produce, Record
 
 STRETCH_RECORDS: Final = 5000
 """What goes at once: to describe it costs the owner's loop a few ms at worst, in pieces."""
@@ -40,6 +41,9 @@ _Message: Final = Message
 _Produce: Final = Produce
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
+
+
+_QUEUE_ROWS: Final = {kind.record: kind.rows.queues for kind in KINDS}
 
 
 class Stretch:
@@ -119,10 +123,8 @@ class Stretches:
             self._close(vote_id)
 
     def _note_rare(self, record: Record) -> None:
-        if isinstance(record, (Configure, Remove)):
-            self._note_queue(record.queue)
-        elif isinstance(record, Moving):
-            self._note_queue(record.to)
+        for field in _QUEUE_ROWS[type(record)]:
+            self._note_queue(getattr(record, field))
         msg_ids, previous = messages_of(record)
         self._touch_those(msg_ids, previous)
 

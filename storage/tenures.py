@@ -28,6 +28,12 @@ class Tenures:
         self.rows: list[Tenure] = rows or []
         self.led_by = 0
 
+    def copy(self) -> "Tenures":
+        """Make another that is the same."""
+        other = Tenures([*self.rows])
+        other.led_by = self.led_by
+        return other
+
     def begin(self, trans_id: int) -> None:
         """Note that the level is reached with that record: who leads says so next."""
         if not self.rows:

@@ -7,23 +7,19 @@ ones taken, the newest first. Places are no part of that: a message that comes b
 follower's state, or in flight.
 
 One request through it: a consume makes a `Deliver`, whose method notes a `_Changed` of its message; the entry is
-closed, and its commit forgets the step. Or the entry is cut off the log: `undo_to` lifts the message and gives it the
+closed, and its commit forgets the step. Or the entry is cut off the log: `Undoing` lifts the message and gives it the
 time and the count that it had.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from storage.belonging import enter, leave, readers_with
+from storage.contents import Contents
 from storage.message import Message
 from storage.queue_state import QueueState
-from storage.records import Configure, Members, Place, ReaderPosition
-from storage.tenures import Tenure, Tenures
-
-if TYPE_CHECKING:
-    from storage.state import ShardState
+from storage.records import Configure, Place
 
 STEPS_MAX: Final = 10_000
 """So many are undone; a state with more of them is better read again. Behind the last all that changed is put in order
@@ -42,7 +38,7 @@ class _Step:
     def __init__(self, trans_id: int) -> None:
         self.trans_id = trans_id
 
-    def undo(self, state: "ShardState") -> None:
+    def undo(self, state: Contents) -> None:
         """Make that as it was, where all that came later is undone; but messages that change are left unplaced."""
         raise NotImplementedError  # abstract: each kind of step says how
 
@@ -58,10 +54,10 @@ class _Made(_Step):
         self.message = message
         self.max_id = max_id
 
-    def undo(self, state: "ShardState") -> None:
+    def undo(self, state: Contents) -> None:
         """Take it away again."""
         message = self.message
-        leave(state, message)
+        state.leave(message)
         state.messages.pop(message.msg_id)
         state.queues[message.queue].max_id = self.max_id
 
@@ -94,13 +90,13 @@ class _Changed(_Step):
         self.marks = message.marks
         self.in_flight = message.place == Place.IN_FLIGHT
 
-    def undo(self, state: "ShardState") -> None:
+    def undo(self, state: Contents) -> None:
         """Make it that again."""
         message = self.message
         if state.messages.get(message.msg_id) is None:
             state.messages.add(message.msg_id, message)
         else:
-            leave(state, message)
+            state.leave(message)
         message.queue = self.queue
         message.due_at = self.due_at
         message.expires_at = self.expires_at
@@ -109,22 +105,23 @@ class _Changed(_Step):
         message.last = self.last
         message.marks = self.marks
         message.place = Place.UNPLACED
-        enter(state, state.queues[self.queue], message)
+        state.enter(state.queues[self.queue], message)
 
 
-class _Greatest(_Step):
-    """A queue's greatest id was another."""
+class _Was(_Step):
+    """A field of something had another value."""
 
-    __slots__ = ("max_id", "queue")
+    __slots__ = ("field", "thing", "value")
 
-    def __init__(self, trans_id: int, queue: QueueState) -> None:
+    def __init__(self, trans_id: int, thing: Any, field: str, value: Any) -> None:
         super().__init__(trans_id)
-        self.queue = queue
-        self.max_id = queue.max_id
+        self.thing = thing
+        self.field = field
+        self.value = value
 
-    def undo(self, state: "ShardState") -> None:
-        """Make it that again."""
-        self.queue.max_id = self.max_id
+    def undo(self, state: Contents) -> None:
+        """Give it that value again."""
+        setattr(self.thing, self.field, self.value)
 
 
 class _QueueMade(_Step):
@@ -136,12 +133,11 @@ class _QueueMade(_Step):
         super().__init__(trans_id)
         self.name = name
 
-    def undo(self, state: "ShardState") -> None:
+    def undo(self, state: Contents) -> None:
         """Take it away again."""
         assert not state.queues[self.name].size
         del state.queues[self.name]
-        state.names.remove(self.name)
-        state.buckets.discard(self.name)
+        state.unname_queue(self.name)
 
 
 class _QueueChanged(_Step):
@@ -159,47 +155,13 @@ class _QueueChanged(_Step):
         """Whether to undo it would shut a queue that is open now: what came in meanwhile would have to go out again."""
         return 0.0 < self.settings.paused_in_at != self.queue.paused_in_at
 
-    def undo(self, state: "ShardState") -> None:
+    def undo(self, state: Contents) -> None:
         """Give it those again, and its place."""
         queue = self.queue
         if queue.name not in state.queues:
             state.queues[queue.name] = queue
-            state.names.add(queue.name)
-            state.buckets.add(queue.name)
+            state.name_queue(queue.name)
         queue.configure(self.settings)
-
-
-class _ReaderMoved(_Step):
-    """A reader of the log stood somewhere else; None: nowhere."""
-
-    __slots__ = ("name", "position")
-
-    def __init__(self, trans_id: int, name: str, position: ReaderPosition | None) -> None:
-        super().__init__(trans_id)
-        self.name = name
-        self.position = position
-
-    def undo(self, state: "ShardState") -> None:
-        """Put it there again."""
-        state.readers = readers_with(state.readers, self.name, self.position)
-
-
-class _FactsChanged(_Step):
-    """Who the members are, and who has led, was something else."""
-
-    __slots__ = ("led_by", "members", "tenures")
-
-    def __init__(self, trans_id: int, state: "ShardState") -> None:
-        super().__init__(trans_id)
-        self.members: Members | None = state.members
-        self.tenures: list[Tenure] = [*state.tenures.rows]
-        self.led_by = state.tenures.led_by
-
-    def undo(self, state: "ShardState") -> None:
-        """Make it that again."""
-        state.members = self.members
-        state.tenures = Tenures(self.tenures)
-        state.tenures.led_by = self.led_by
 
 
 class Undo:
@@ -215,7 +177,7 @@ class Undo:
         self._open: list[_Step] = []
         self._closed: deque[tuple[int, float, list[_Step]]] = deque()
 
-    def turn(self, state: "ShardState", *, is_on: bool) -> None:
+    def turn(self, state: Contents, *, is_on: bool) -> None:
         """Note the next records of the state from now on, or don't: what is noted is kept until it is committed.
 
         What was not noted can't be undone, nor what stands before it: of a follower it is committed.
@@ -236,10 +198,10 @@ class Undo:
         """Note that a message is about to change, or to go."""
         self._open.append(_Changed(trans_id, message))
 
-    def raises(self, trans_id: int, queue: QueueState) -> None:
-        """Note that a queue's greatest id is about to become another."""
+    def was(self, trans_id: int, thing: Any, field: str, value: Any) -> None:
+        """Note that a field of something is about to get another value than this."""
         if self.is_on:
-            self._open.append(_Greatest(trans_id, queue))
+            self._open.append(_Was(trans_id, thing, field, value))
 
     def queue_made(self, trans_id: int, name: str) -> None:
         """Note that a queue is new."""
@@ -250,16 +212,6 @@ class Undo:
         """Note that a queue is about to get other settings, or to go."""
         if self.is_on:
             self._open.append(_QueueChanged(trans_id, queue))
-
-    def facts_change(self, trans_id: int, state: "ShardState") -> None:
-        """Note that the members are about to change, or who leads."""
-        if self.is_on:
-            self._open.append(_FactsChanged(trans_id, state))
-
-    def reader_moves(self, trans_id: int, name: str, position: ReaderPosition | None) -> None:
-        """Note that a reader of the log is about to stand somewhere else than there."""
-        if self.is_on:
-            self._open.append(_ReaderMoved(trans_id, name, position))
 
     def close(self, trans_id: int, time: float) -> None:
         """Note that the records up to `trans_id` are whole entries of the log, the last of them made at `time`."""
@@ -314,7 +266,7 @@ class Undoing:
     `count`: of its steps.
     """
 
-    def __init__(self, state: "ShardState", after: int, steps: list[_Step], time: float) -> None:
+    def __init__(self, state: Contents, after: int, steps: list[_Step], time: float) -> None:
         self.count = len(steps)
         self._state = state
         self._after = after
@@ -370,21 +322,3 @@ class Undoing:
             for msg_id in reversed(self._held):
                 state.kept[msg_id] = None
                 state.kept.move_to_end(msg_id, last=False)
-
-
-def undoing(state: "ShardState", after: int) -> Undoing | None:
-    """Find what makes the state what it was behind record `after`, the end of an entry. None: nothing can."""
-    taken = state.undo.take(after, state.trans_id)
-    return None if taken is None else Undoing(state, after, *taken)
-
-
-def undo_to(state: "ShardState", after: int) -> bool:
-    """Make the state what it was behind record `after`, at once. False: it can't be, and is as it was."""
-    if after == state.trans_id:
-        return True
-    work = undoing(state, after)
-    if work is None:
-        return False
-    while not work.go_on():
-        pass
-    return True

@@ -189,7 +189,7 @@ def _warn_of_odd_data(config: NodeConfig, settings: ShardSettings, opened: OpenS
     if before is not None:
         log.warning("the data were written by %s, and this is %s: it goes on with them", before, writer)
     listed = ", ".join(str(one.node_id) for one in settings.listed if one.node_id != own)
-    members = opened.state.members
+    members = opened.state.facts.members
     if listed and members is not None and [member.node_id for member in members.members] == [own]:
         log.warning(
             "this node is a cluster of its own, and cluster_node_list names others: %s are no members of it "

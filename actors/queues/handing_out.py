@@ -79,7 +79,7 @@ class HandingOut:
 
     def job_facts(self, message: Message) -> JobFacts:
         """Make what who knows jobs is told of one beside the message."""
-        return facts_of(message, self._ledger.state.tenures.at(message.msg_id // SHARDS_MAX))
+        return facts_of(message, self._ledger.state.facts.tenures.at(message.msg_id // SHARDS_MAX))
 
     def drop_kept(self, count: int) -> int:
         """Let go of the oldest messages that are kept though they are delivered; how many there were."""

@@ -32,7 +32,7 @@ class Readers(Machine):
         """Note where a reader is, forget it, or tell where it is; without a `reader`, where all of them are."""
         request, ledger = call.request, self._ledger
         state = ledger.state
-        known = state.readers
+        known = state.facts.readers
         if request.shard not in (None, state.messages.shard):
             return ledger.refuse_field(call, "shard", f"names none of this node's: there is no shard {request.shard}")
         if request.command not in (None, FORGET):
@@ -69,7 +69,7 @@ class Readers(Machine):
 
     def rows(self) -> list[ReaderRow]:
         """All readers, in the order of their names."""
-        return [self._row(name, at) for name, at in sorted(self._ledger.state.readers.items())]
+        return [self._row(name, at) for name, at in sorted(self._ledger.state.facts.readers.items())]
 
     def _row(self, name: str, at: ReaderPosition) -> ReaderRow:
         lag = max(self._ledger.committed - at.upto, 0)

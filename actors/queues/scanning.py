@@ -290,7 +290,7 @@ class Summing:
 
 def view_for(call: Call, state: ShardState, message: Message) -> MessageView:
     """Show a message as it is told to who knows jobs, or not."""
-    return view_of(message, state.tenures.at(message.msg_id // SHARDS_MAX) if call.request.as_job else None)
+    return view_of(message, state.facts.tenures.at(message.msg_id // SHARDS_MAX) if call.request.as_job else None)
 
 
 def fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:

@@ -14,22 +14,23 @@ when the lease is over (Raft's read index, 6.4 in Ongaro's dissertation). Times 
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from actors.messages.call import Answer, Call
 from actors.shard.replicated import ReplicatedReplies
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
+from storage.kinds import KINDS, Counts
 from storage.message import Made, Message
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, QueueState
-from storage.records import LEVEL, STREAMS_LEVEL, Bury, Clear, Confirm, Deliver, Expire, Move, Release, Remove, Take
+from storage.records import LEVEL, STREAMS_LEVEL, Confirm, Deliver
 from storage.state import ShardState
 
 _Message: Final = Message
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
-
+_COUNTS: Final[dict[type, Counts]] = {kind.record: kind.counts for kind in KINDS}
 
 _ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
 
@@ -92,7 +93,7 @@ class Counting:
         return found
 
     def count(self, record: Made) -> None:
-        """Count a record that was made."""
+        """Count a record that was made: as its row says, of which the most usual are known here, too."""
         kind = type(record)
         if kind is _Message:
             assert isinstance(record, Message)
@@ -112,29 +113,22 @@ class Counting:
             count = len(record.msg_ids)
             self._there(record.queue).confirmed += count
             self.all.confirmed += count
-        elif isinstance(record, Remove):
+        else:
+            self._count(record, _COUNTS[kind])
+
+    def _count(self, record: Any, counts: Counts) -> None:
+        """Count it as its row says."""
+        if counts.forgets:
             self._of.pop(record.queue, None)
-        elif isinstance(record, (Take, Release, Expire, Clear, Bury, Move)):
+        for name in counts.names:
             for totals in (self._there(record.queue), self.all):
-                _count_rare(totals, record, len(record.msg_ids))
-            if isinstance(record, (Bury, Move)):
-                self._there(record.to).arrived += len(record.msg_ids)
-
-
-def _count_rare(totals: Totals, record: Take | Release | Expire | Clear | Bury | Move, count: int) -> None:
-    if isinstance(record, Take):
-        totals.delivered += count
-        totals.taken += count
-    elif isinstance(record, Clear):
-        totals.cleared += count
-    elif isinstance(record, Release):
-        totals.released += count
-    elif isinstance(record, Expire):
-        totals.expired += count
-    elif isinstance(record, Bury):
-        totals.buried += count
-    else:
-        totals.moved += count
+                setattr(totals, name, getattr(totals, name) + len(record.msg_ids))
+        if counts.arrives:
+            self._there(record.to).arrived += len(record.msg_ids)
+        if counts.again:
+            again = sum([count > 1 for count in record.deliveries])
+            self._there(record.queue).redelivered += again
+            self.all.redelivered += again
 
 
 class Lease:

@@ -18,7 +18,6 @@ from quorate.protocol import ErrorWord
 from storage.applying import Applying
 from storage.entry import StoredEntry
 from storage.state import ShardState
-from storage.undo import undoing
 
 LET_GO_MAX: Final = 500
 """So many calls are let go of in one turn: some 3 ms, here and where they go."""
@@ -44,7 +43,7 @@ class Interlude:
         if after == state.trans_id:
             then(True)
             return
-        work = undoing(state, after)
+        work = state.undoing(after)
         if work is None:
             then(False)
         elif work.count <= self._piece:

@@ -54,7 +54,7 @@ class HeadRows:
         if not describing.go_on():
             return
         self._describing = None
-        if state.readers is not self.readers:
+        if state.facts.readers is not self.readers:
             self.readers_moved(ledger)  # who reads is said before what may go
         described = HeadDescribed(asked, describing.described(), state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
@@ -66,7 +66,7 @@ class HeadRows:
 
     def readers_moved(self, ledger: Ledger) -> None:
         """Note that the readers are others than those that were seen."""
-        self.readers = readers = ledger.state.readers
+        self.readers = readers = ledger.state.facts.readers
         ledger.after_commit(lambda: self._say(ReadersMoved(readers)))
 
     def _say(self, message: HeadDescribed | ReadersMoved) -> None:

@@ -273,7 +273,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._stage.named(message.since)
         state = self._ledger.state
         state.undo.turn(state, is_on=self._stage.leads and message.voters > 1)
-        tenures = state.tenures.rows
+        tenures = state.facts.tenures.rows
         if self._stage.leads and tenures and tenures[-1].node_id != self._view.node_id:
             self._ledger.append(Lead("", self._view.node_id))  # it has led before, and now it is known who did
         if self._stage.committed(self._ledger.committed):
@@ -485,7 +485,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         is_done = not (has_calls or self._admission.holds_any or self._leftovers.has_calls) and ledger.is_settled
         if stage.is_draining and is_done and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
-        if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
+        if ledger.state.facts.readers is not self._rows.readers and not stage.is_reloading:
             self._rows.readers_moved(ledger)
         for message in self._rows.take_ready() if self._rows.is_ready else ():
             self._checkpointer.tell(message)

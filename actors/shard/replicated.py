@@ -7,14 +7,15 @@ produced is removed again, where that was asked for, too, and nobody was given i
 import heapq
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.messages.call import Call, Client
 from quorate.protocol import ErrorWord, Reply, refusal
+from storage.kinds import LOST
 from storage.message import Made, Message
 from storage.message_ids import named
 from storage.queue_state import NEVER
-from storage.records import Clear, Expire
+from storage.records import Clear
 
 if TYPE_CHECKING:
     from actors.shard.ledger import Ledger
@@ -107,8 +108,9 @@ class ReplicatedReplies:
 
     def noted(self, record: Made) -> None:
         """Note that a record was made: who waits for a message that has expired, or was removed, waits no more."""
-        if isinstance(record, (Expire, Clear)):
-            for msg_id in record.msg_ids:
+        if type(record) in LOST:
+            lost: Any = record
+            for msg_id in lost.msg_ids:
                 waiting = self.of_messages.get(msg_id)
                 if waiting is not None:
                     self._end(waiting)

@@ -229,7 +229,7 @@ class Run:
                 problems.append(f"{len(left)} messages are on the disk of node {node.node_id}, drained")
             if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
                 problems.append(f"node {node.node_id}'s disk is not what the committed log says")
-            if state.readers != replayed.readers:
+            if state.facts.readers != replayed.facts.readers:
                 problems.append(f"node {node.node_id}'s readers are not what the committed log says")
             settings = {name: queue.settings() for name, queue in state.queues.items()}
             if settings != {name: queue.settings() for name, queue in replayed.queues.items()}:
@@ -274,7 +274,7 @@ class Run:
                 problems.append(f"a reader of the log was given records {first}..{taken[0]}, which are not committed")
         for node in self.nodes:
             if node.node_id not in self.faults.outside and archive.said and node.shard == archive.shard:
-                at = node.state_on_disk().readers.get(READER)
+                at = node.state_on_disk().facts.readers.get(READER)
                 if at is None or at.upto < archive.said:
                     problems.append(
                         f"node {node.node_id} has the reader at {at}, and it was acknowledged {archive.said}"

@@ -356,7 +356,7 @@ def _readers_not_waited_for(patch: pytest.MonkeyPatch) -> None:
         self.moved({})
 
     def unsaid(self: HeadRows, ledger: Ledger, *, is_leading: bool) -> None:
-        seen, self.readers = self.readers, ledger.state.readers
+        seen, self.readers = self.readers, ledger.state.facts.readers
         describe(self, ledger, is_leading=is_leading)
         self.readers = seen
 

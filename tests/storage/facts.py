@@ -24,5 +24,5 @@ def facts(state: ShardState, now: float) -> dict[str, Any]:
         },
         "names": (list(state.names), sorted(state.buckets)),
         "keys": {key: message.msg_id for key, message in state.keys.items()},
-        "others": (state.members, state.readers, state.tenures.rows),
+        "others": (state.facts.members, state.facts.readers, state.facts.tenures.rows),
     }

@@ -70,7 +70,7 @@ def outcome(tables: Any, folder: Any) -> str:
         digest.update(repr(one.record()).encode())
     for name in sorted(state.queues):
         digest.update(repr((name, state.queues[name].settings(), state.queues[name].max_id)).encode())
-    digest.update(repr((state.trans_id, state.members)).encode())
+    digest.update(repr((state.trans_id, state.facts.members)).encode())
     return f"{said}, {digest.hexdigest()}"
 
 

@@ -23,9 +23,9 @@ MEMBERS = Members("", 9, [Member(1, "a", 1, 11, is_voter=True)], [])
 
 def filled() -> ShardState:
     state = ShardState()
-    state.members = MEMBERS
-    state.readers = {"archive": ReaderPosition(7, 5.0)}
-    state.tenures = Tenures([Tenure(1, 0), Tenure(2, 7)])
+    state.facts.members = MEMBERS
+    state.facts.readers = {"archive": ReaderPosition(7, 5.0)}
+    state.facts.tenures = Tenures([Tenure(1, 0), Tenure(2, 7)])
     return state
 
 
@@ -33,8 +33,12 @@ def test_every_section_comes_back_as_it_was_and_an_empty_one_has_no_row() -> Non
     state, back = filled(), ShardState()
     for section, row in zip(SECTIONS, rows_of(state), strict=True):
         assert row, f"{section.name} is to be tried here"
-        section.into_state(back, section.decode(row))
-    assert (back.members, back.readers, back.tenures.rows) == (state.members, state.readers, state.tenures.rows)
+        section.into_facts(back.facts, section.decode(row))
+    assert (back.facts.members, back.facts.readers, back.facts.tenures.rows) == (
+        state.facts.members,
+        state.facts.readers,
+        state.facts.tenures.rows,
+    )
     assert rows_of(ShardState()) == NO_ROWS
 
 
@@ -46,7 +50,7 @@ def test_a_repair_keeps_all_sections(tmp_path: Any) -> None:
     assert len(findings.faults) == 1
     state = ShardState()
     load_state(store.tables, LogStore(store.tables, 0), state)
-    assert (state.members, state.readers) == (MEMBERS, {"archive": ReaderPosition(7, 5.0)})
+    assert (state.facts.members, state.facts.readers) == (MEMBERS, {"archive": ReaderPosition(7, 5.0)})
 
 
 def test_a_trim_takes_away_the_rows_of_sections_that_are_empty_now_but_not_the_members(tmp_path: Any) -> None:
@@ -56,7 +60,7 @@ def test_a_trim_takes_away_the_rows_of_sections_that_are_empty_now_but_not_the_m
     store.trim(Trim(6, 1, TrimRows([], [], NO_ROWS)))
     state = ShardState()
     load_state(store.tables, LogStore(store.tables, 0), state)
-    assert (state.members, state.readers, state.tenures.rows) == (MEMBERS, {}, [])
+    assert (state.facts.members, state.facts.readers, state.facts.tenures.rows) == (MEMBERS, {}, [])
 
 
 def test_a_damaged_section_is_named() -> None:

@@ -72,8 +72,8 @@ def test_a_snapshot_comes_whole_in_parts_of_any_size(tmp_path: Path, bytes_max: 
     loaded = state_of(target)
     assert sorted(loaded.messages) == [message_id(n, 0) for n in range(1, 51)]
     assert sorted(loaded.queues) == ["q0", "q1", "q2"]
-    assert loaded.members == MEMBERS
-    assert loaded.readers == READERS
+    assert loaded.facts.members == MEMBERS
+    assert loaded.facts.readers == READERS
     target.store([StoredEntry(51, 51, 5, encode(5, 51, 3.0, [Remove("nothing")]))])
     again = LogStore(target.tables, 0)
     assert again.bounds == (50, 51)

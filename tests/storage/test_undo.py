@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.kinds import KINDS
+from storage.kinds import KINDS, messages_of
 from storage.message import Message, message_of
 from storage.message_ids import message_id, named, produced_by
 from storage.records import (
@@ -30,17 +30,28 @@ from storage.records import (
     Remove,
     Take,
     Withhold,
-    messages_of,
 )
 from storage.state import ShardState
 from storage.stretches import Stretch
-from storage.undo import STEPS_MAX, undo_to
+from storage.undo import STEPS_MAX
 from tests.examples import examples
 from tests.storage.facts import facts
 
 QUEUES = ["a", "b", "c", "dead"]
 STRETCH_RECORDS = 7
 MARKS: list[Any] = [None, None, {"expire": "drop"}, {"scope": "all"}, {"keep": True}, {"headers": {"x": "y"}}]
+
+
+def undo_to(state: ShardState, after: int) -> bool:
+    """Make the state what it was behind record `after`, at once. False: it can't be, and is as it was."""
+    if after == state.trans_id:
+        return True
+    work = state.undoing(after)
+    if work is None:
+        return False
+    while not work.go_on():
+        pass
+    return True
 
 
 class Leader:
@@ -185,7 +196,7 @@ class Leader:
             if not message.place:
                 self.state.queues[message.queue].place(message, self.state.time)
         leads = [record.node_id for record, _ in self.log if isinstance(record, Lead)]
-        assert self.state.tenures.led_by == (leads[-1] if leads else 0)
+        assert self.state.facts.tenures.led_by == (leads[-1] if leads else 0)
         assert facts(self.state, self.now) == facts(followed(self.log), self.now)
         self.state.check()
         self.state.undo.turn(self.state, is_on=True)

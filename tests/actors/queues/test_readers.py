@@ -17,7 +17,7 @@ def test_a_position_is_kept_in_the_log() -> None:
     assert shard.ask(Action.POSITION, reader="archive", trans_id=2)["trans_id"] == 2
     assert shard.log[-1] == Position("", "archive", 2, shard.now)
     assert shard.ask(Action.POSITION, reader="archive")["trans_id"] == 2
-    assert shard.state.readers == {"archive": ReaderPosition(2, shard.now)}
+    assert shard.state.facts.readers == {"archive": ReaderPosition(2, shard.now)}
 
 
 def test_saying_the_same_again_costs_no_record() -> None:

@@ -4,15 +4,33 @@ import logging
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from quorate.errors import QuorateError
 from quorate.messages import Message
-
-if TYPE_CHECKING:
-    from quorate.client import Client
+from quorate.traced import Tracing
 
 log = logging.getLogger("quorate")
+
+
+class Settles(Protocol):
+    """What a delivered message needs of its client: to say what becomes of it."""
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Where what is done is traced."""
+
+    def confirm(self, message: Message) -> int:
+        """See `Client.confirm`."""
+
+    def release(self, message: Message, *, delay: float = 0.0) -> int:
+        """See `Client.release`."""
+
+    def extend(self, message: Message, retry: float) -> int:
+        """See `Client.extend`."""
+
+    def bury(self, message: Message, reason: str | None = None) -> int:
+        """See `Client.bury`."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +41,7 @@ class DeliveredMessage(Message):
     something else of it and failed. What the block has settled itself is left alone.
     """
 
-    client: "Client" = field(kw_only=True, repr=False, compare=False)
+    client: Settles = field(kw_only=True, repr=False, compare=False)
     is_worked_on: bool = field(default=False, kw_only=True, repr=False, compare=False)
     """A `Worker` has it, and says what becomes of it when its handler raises."""
 

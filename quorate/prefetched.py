@@ -10,15 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
 from quorate.background import started
+from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError
 from quorate.messages import Message
-
-if TYPE_CHECKING:
-    from quorate.delivered import DeliveredMessage
 
 log = logging.getLogger("quorate")
 
@@ -86,8 +84,8 @@ class Ahead:
 
     def __init__(
         self,
-        extend: "Callable[[list[DeliveredMessage], float], int]",
-        not_handed_out: "Callable[[list[DeliveredMessage]], None]",
+        extend: Callable[[list[DeliveredMessage], float], int],
+        not_handed_out: Callable[[list[DeliveredMessage]], None],
     ) -> None:
         self._extend = extend
         self._not_handed_out = not_handed_out
@@ -101,7 +99,7 @@ class Ahead:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def fetched(self, messages: "list[DeliveredMessage]") -> None:
+    def fetched(self, messages: list[DeliveredMessage]) -> None:
         """Note that these have come."""
         with self._lock:
             self._prefetched.fetched(messages, time.monotonic())
@@ -112,7 +110,7 @@ class Ahead:
                     log.error("what is fetched ahead is not given back before it is asked for: %s", error)
             self._lock.notify_all()
 
-    def next(self) -> "DeliveredMessage | None":
+    def next(self) -> DeliveredMessage | None:
         """Return the next; None: there is none that is still this client's."""
         with self._lock:
             now = time.monotonic()
@@ -123,7 +121,7 @@ class Ahead:
                     self._not_handed_out(self._prefetched.give_back())
             return self._prefetched.next() if len(self._prefetched) else None
 
-    def _has_extended(self, late: "dict[float, list[DeliveredMessage]]") -> bool:
+    def _has_extended(self, late: dict[float, list[DeliveredMessage]]) -> bool:
         """Whether all of them are this client's still, and for longer."""
         try:
             return all(self._extend(messages, lease_s) == len(messages) for lease_s, messages in late.items())

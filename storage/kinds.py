@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a record counts for, in the totals of its queue (`actors.shard.ledger.Totals`).
+    """What a record counts for, in the totals of its queue (`actors.shard.totals.Totals`).
 
     `names`: those that its messages are added to. `arrives`: they are added to `arrived` of the queue `to`, too.
     `again`: those that were delivered before are added to `redelivered`. `forgets`: the queue's totals are over.

@@ -14,7 +14,8 @@ from actors.messages.sorting import NAME, OF_TOTALS, cursor, fault, is_ranked, p
 from actors.queues.delivery import Delivery
 from actors.queues.queue_admin import paused_word
 from actors.queues.scanning import Summing, oldest_ready
-from actors.shard.ledger import Ledger, Totals
+from actors.shard.ledger import Ledger
+from actors.shard.totals import Totals
 from quorate.actions import Right
 from quorate.protocol import ListReply, QueueRow, QueueTotals, done
 from storage.queue_state import QueueState

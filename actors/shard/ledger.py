@@ -3,190 +3,25 @@
 The one rule here is the promise of a reply: what it says was true of committed state. So a reply is parked until
 all that had been applied when it was made is committed; only a delivery that may be repeated (design.md, section 1)
 is answered at once. A produced message is shown to nobody before its record is committed.
-
-`Lease` knows whether what a leader says of committed state holds: no other node can be leading now. What was said
-before a moment at which a majority is known to have followed this node was true when it was said: it may be told even
-when the lease is over (Raft's read index, 6.4 in Ongaro's dissertation). Times are monotonic seconds.
-
-`Totals` are what has become of a queue's messages since this node leads: plain numbers, counted as records are made.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from actors.messages.call import Answer, Call
+from actors.shard.lease import Lease
 from actors.shard.replicated import ReplicatedReplies
+from actors.shard.totals import Counting
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
-from storage.kinds import KINDS, Counts
 from storage.message import Made, Message
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, QueueState
-from storage.records import LEVEL, STREAMS_LEVEL, Confirm, Deliver
+from storage.records import LEVEL, STREAMS_LEVEL
 from storage.state import ShardState
 
-_Message: Final = Message
-_Deliver: Final = Deliver
-_Confirm: Final = Confirm
-_COUNTS: Final[dict[type, Counts]] = {kind.record: kind.counts for kind in KINDS}
-
 _ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
-
-
-class Totals:
-    """One queue's. `delivered` counts each time, `redelivered` those that were not the first; `taken` those that were
-    delivered at most once, and are gone. `arrived` came from other queues: buried or moved there.
-
-    `came`, `left`: how many did in a second, between the last two times that somebody looked.
-    """
-
-    __slots__ = (
-        *("_came_before", "_left_before", "arrived", "buried", "came", "cleared", "confirmed", "delivered", "expired"),
-        *("left", "moved", "produced", "redelivered", "released", "taken"),
-    )
-
-    def __init__(self) -> None:
-        self.produced = 0
-        self.delivered = 0
-        self.redelivered = 0
-        self.confirmed = 0
-        self.released = 0
-        self.expired = 0
-        self.buried = 0
-        self.moved = 0
-        self.taken = 0
-        self.cleared = 0
-        self.arrived = 0
-        self.came = self.left = 0.0
-        self._came_before = self._left_before = 0
-
-    def look(self, seconds: float) -> None:
-        """Somebody looks, so long after the last time; 0: that is too long ago to say anything of it."""
-        came = self.produced + self.arrived
-        left = self.confirmed + self.taken + self.expired + self.cleared + self.buried + self.moved
-        self.came = (came - self._came_before) / seconds if seconds > 0 else 0.0
-        self.left = (left - self._left_before) / seconds if seconds > 0 else 0.0
-        self._came_before, self._left_before = came, left
-
-
-class Counting:
-    """Of one shard's queues, by their names, and of `all` together, also of those that are gone.
-
-    `begun`: since when (Unix seconds), 0 before the first.
-    """
-
-    def __init__(self) -> None:
-        self.begun = 0.0
-        self.all = Totals()
-        self._of: dict[str, Totals] = {}
-
-    def of(self, queue: str) -> Totals | None:
-        """None: nothing has become of anything."""
-        return self._of.get(queue)
-
-    def _there(self, queue: str) -> Totals:
-        found = self._of.get(queue)
-        if found is None:
-            found = self._of[queue] = Totals()
-        return found
-
-    def count(self, record: Made) -> None:
-        """Count a record that was made: as its row says, of which the most usual are known here, too."""
-        kind = type(record)
-        if kind is _Message:
-            assert isinstance(record, Message)
-            self._there(record.queue).produced += 1
-            self.all.produced += 1
-        elif kind is _Deliver:
-            assert isinstance(record, Deliver)
-            totals, counts, every = self._there(record.queue), record.deliveries, self.all
-            totals.delivered += len(counts)
-            every.delivered += len(counts)
-            for count in counts:
-                if count > 1:
-                    totals.redelivered += 1
-                    every.redelivered += 1
-        elif kind is _Confirm:
-            assert isinstance(record, Confirm)
-            count = len(record.msg_ids)
-            self._there(record.queue).confirmed += count
-            self.all.confirmed += count
-        else:
-            self._count(record, _COUNTS[kind])
-
-    def _count(self, record: Any, counts: Counts) -> None:
-        """Count it as its row says."""
-        if counts.forgets:
-            self._of.pop(record.queue, None)
-        for name in counts.names:
-            for totals in (self._there(record.queue), self.all):
-                setattr(totals, name, getattr(totals, name) + len(record.msg_ids))
-        if counts.arrives:
-            self._there(record.to).arrived += len(record.msg_ids)
-        if counts.again:
-            again = sum([count > 1 for count in record.deliveries])
-            self._there(record.queue).redelivered += again
-            self.all.redelivered += again
-
-
-class Lease:
-    """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led.
-
-    `is_doubtful`: it was held, time has ended it, and no majority has answered anything that was sent since that was
-    noticed; not where there was none, or it was given up. Where answers take longer than a lease lasts it is never
-    held again, and another doubt begins when nobody has looked at the time for so long: the process stood still.
-    """
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.is_held = True
-        self.is_doubtful = False
-        self.confirmed_at = math.inf
-        self._until = math.inf
-        self._lasts = math.inf
-        self._over_since = math.inf
-        self._waiting: deque[tuple[float, Call, Reply]] = deque()
-
-    def pass_time(self, now: float) -> None:
-        """Note that it is `now`."""
-        stood_still = now - self.now > self._lasts
-        self.now = now
-        self.is_held = now < self._until
-        if self.is_held or self._until == -math.inf:
-            self._over_since = math.inf
-            self.is_doubtful = False
-        else:
-            self._over_since = now if stood_still else min(self._over_since, now)
-            self.is_doubtful = self.confirmed_at < self._over_since
-
-    def renew(self, until: float, confirmed_at: float) -> list[Answer]:
-        """No other node leads before `until`, and none led at `confirmed_at`. Returns what may be told now."""
-        self._until, self.confirmed_at = until, confirmed_at
-        self._lasts = until - confirmed_at if until > confirmed_at else math.inf
-        self.pass_time(self.now)
-        free: list[Answer] = []
-        waiting = self._waiting
-        while waiting and (self.is_held or waiting[0][0] <= confirmed_at):
-            _, call, reply = waiting.popleft()
-            free.append((call, reply))
-        return free
-
-    def wait(self, said_at: float, call: Call, reply: Reply) -> None:
-        """Tell what was said then when it is known to have held."""
-        self._waiting.append((said_at, call, reply))
-
-    @property
-    def last_waiting(self) -> Call | None:
-        """The newest call whose answer waits."""
-        return self._waiting[-1][1] if self._waiting else None
-
-    def take_waiting(self) -> list[Answer]:
-        """Hand over what is not known to hold; it is the caller's now."""
-        taken = [(call, reply) for _, call, reply in self._waiting]
-        self._waiting.clear()
-        return taken
 
 
 class Ledger:

@@ -7,18 +7,17 @@ produced is removed again, where that was asked for, too, and nobody was given i
 import heapq
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from actors.messages.call import Call, Client
+from actors.messages.call import Answer, Call, Client
+from actors.shard.lease import Lease
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.kinds import LOST
 from storage.message import Made, Message
 from storage.message_ids import named
 from storage.queue_state import NEVER
 from storage.records import Clear
-
-if TYPE_CHECKING:
-    from actors.shard.ledger import Ledger
+from storage.state import ShardState
 
 REPLICATED_S: Final = 10.0
 """A reply that waits for more nodes than a majority is given up after so long: some of them may be down for good."""
@@ -26,6 +25,19 @@ REPLICATED_S: Final = 10.0
 
 STALE_MAX: Final = 1000
 """So many deadlines may be left over in any case of what is over."""
+
+
+class Books(Protocol):
+    """What is needed of the ledger that this is a part of."""
+
+    state: ShardState
+    now: float
+    committed: int
+    lease: Lease
+    answers: list[Answer]
+
+    def append(self, record: Made) -> None:
+        """See `Ledger.append`."""
 
 
 class _Replicated:
@@ -53,7 +65,7 @@ class ReplicatedReplies:
     where it is not there in time, by its id.
     """
 
-    def __init__(self, ledger: "Ledger") -> None:
+    def __init__(self, ledger: Books) -> None:
         self.majority = 1
         self._ledger = ledger
         self._lines: dict[int, deque[_Replicated]] = {}

@@ -95,7 +95,9 @@ class Connection:
         "transport",
     )  # fmt: skip
 
-    def __init__(self, transport: Transport, sink: Sink, session: Session, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, transport: Transport, sink: "Sink[Connection]", session: Session, limits: ConnectionLimits
+    ) -> None:
         self.account = account = sink.room.account()
         self.protocol = ""
         self.affinity: Any = None

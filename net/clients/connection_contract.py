@@ -1,15 +1,15 @@
 """What a client's connection has around it: the stream below, who takes its requests above, and its limits."""
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from net.clients.held_bytes import Account
 from net.clients.reading_turn import ReadingTurn
 from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 
-if TYPE_CHECKING:
-    from net.clients.connection import Connection
+ClientT = TypeVar("ClientT", contravariant=True)
+"""The connection: what is around it knows it as that."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -54,66 +54,66 @@ class Transport(Protocol):
         """Close at once."""
 
 
-class Strangers(Protocol):
+class Strangers(Protocol[ClientT]):
     """Who sees to it that clients without a token take no more time than they have."""
 
-    def spent(self, connection: "Connection", took_s: float, size: int, turns: float = 1.0) -> None:
+    def spent(self, connection: ClientT, took_s: float, size: int, turns: float = 1.0) -> None:
         """Reckon a stranger's `size` bytes, which have taken so much time (s) of each of so many turns."""
 
-    def must_rest(self, connection: "Connection") -> bool:
+    def must_rest(self, connection: ClientT) -> bool:
         """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
 
-    def asks_much(self, connection: "Connection", items: int) -> None:
+    def asks_much(self, connection: ClientT, items: int) -> None:
         """Note that a stranger has asked for something about so many messages."""
 
-    def asks_long(self, connection: "Connection") -> None:
+    def asks_long(self, connection: ClientT) -> None:
         """Note that a stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
 
 
-class Room(Protocol):
+class Room(Protocol[ClientT]):
     """What all clients of a worker may make it hold."""
 
     def account(self) -> Account:
         """Open a new client's account of that."""
 
-    def overdrawn(self, connection: "Connection", wanted: int) -> None:
+    def overdrawn(self, connection: ClientT, wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
 
 
-class Sink(Protocol):
+class Sink(Protocol[ClientT]):
     """Where requests go."""
 
     @property
-    def strangers(self) -> Strangers:
+    def strangers(self) -> "Strangers[ClientT]":
         """Of this worker."""
 
     @property
-    def room(self) -> Room:
+    def room(self) -> "Room[ClientT]":
         """Of this worker."""
 
     @property
     def turn(self) -> ReadingTurn:
         """Of this worker."""
 
-    def received(self, connection: "Connection", order: int, request: Request) -> None:
+    def received(self, connection: ClientT, order: int, request: Request) -> None:
         """Do what a request asks; answer it by `connection.answer(order, request, reply)`."""
 
-    def ended(self, connection: "Connection") -> None:
+    def ended(self, connection: ClientT) -> None:
         """Keep no messages waiting for a client that asks nothing more, and may be gone."""
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: ClientT) -> None:
         """Forget a client that is gone."""
 
-    def settled(self, connection: "Connection") -> None:
+    def settled(self, connection: ClientT) -> None:
         """All is answered, of a client that `is_moving`."""
 
-    def cut(self, connection: "Connection", *, may_have_token: bool = False) -> None:
+    def cut(self, connection: ClientT, *, may_have_token: bool = False) -> None:
         """Let others have their turn: its own is over, and `end_turn` is to be called soon, so that it goes on.
 
         `may_have_token`: nothing of it was looked at, and what it has sent may be a token.
         """
 
-    def broken(self, connection: "Connection", error: Exception) -> None:
+    def broken(self, connection: ClientT, error: Exception) -> None:
         """Refuse or cut the client: its session has raised on what it sent, or on what it is answered."""
 
 

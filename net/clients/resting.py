@@ -3,16 +3,15 @@
 `actors/gateway/turns.py` says who rests, and for how long.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeVar
 
 from net.clients.connection_contract import Strangers
 from net.protocols.pieces import Pieces
 
-if TYPE_CHECKING:
-    from net.clients.connection import Connection
-
 FIRST_BYTES: Final = 256
 """What a client sends first may be a token, if it is no more than this."""
+
+ConnectionT = TypeVar("ConnectionT")
 
 
 class Resting:
@@ -54,7 +53,7 @@ class Resting:
             return b""
         return self.unheard.take() if self.unheard.size else b""
 
-    def comes_first(self, connection: "Connection", strangers: Strangers) -> bool:
+    def comes_first(self, connection: ConnectionT, strangers: Strangers[ConnectionT]) -> bool:
         """Whether a stranger rests before something large of it is begun; who has rested need not again."""
         if self._has_rested:
             self._has_rested = False

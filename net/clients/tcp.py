@@ -67,7 +67,7 @@ class TcpProtocol(asyncio.Protocol):
 
     def __init__(
         self,
-        sink: Sink,
+        sink: Sink[Connection],
         make_session: MakeSession,
         limits: Callable[[], ConnectionLimits],
         admit: Admit,

@@ -7,7 +7,7 @@ import pytest
 
 import quorate_compiled
 from actors.cluster.progress import Progress
-from actors.shard.ledger import Lease
+from actors.shard.lease import Lease
 from tests.simulation.network import Weather
 from tests.simulation.run import Run
 from tests.simulation.steward import Looker, Steward

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import storage.records
-from actors.shard.ledger import Totals
+from actors.shard.totals import Totals
 from data.schema import NAMES
 from storage.kinds import KINDS, Kind
 from storage.records import Record

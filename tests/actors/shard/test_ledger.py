@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from actors.messages.call import Call
-from actors.shard.ledger import Lease, Ledger
+from actors.shard.lease import Lease
+from actors.shard.ledger import Ledger
 from quorate.protocol import Action, Reply, Request
 from storage.message import Message
 from storage.message_ids import message_id

@@ -31,8 +31,8 @@ class FakeEnd:
         self.settled_count = 0
         self.spent_s = 0.0
         self.is_in_debt = False
-        self.strangers: Strangers = self
-        self.room: Room = self
+        self.strangers: Strangers[Connection] = self
+        self.room: Room[Connection] = self
         self.asked_long: list[Connection] = []
         self.items: list[int] = []
         self.time = 0.0

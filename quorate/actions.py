@@ -84,6 +84,10 @@ class Gathered:
     ALL: Final = "all"
 
 
+BASE_LEVEL: Final = 5
+"""The feature level of the oldest nodes that this version talks with: see `storage.records`."""
+
+
 class Facts(NamedTuple):
     """About one action.
 
@@ -113,17 +117,8 @@ class Facts(NamedTuple):
     unless_gone: bool = False
     any_node: bool = False
     by_datagram: bool = True
-    level: int = 1
+    level: int = BASE_LEVEL
 
-
-READERS_LEVEL: Final = 3
-"""From this feature level on the log keeps its readers' positions."""
-
-WORKERS_LEVEL: Final = 4
-"""From this feature level on a cluster knows what workers need: see `storage.records`."""
-
-JOBS_LEVEL: Final = 5
-"""From this feature level on a cluster knows what job queues like Disque need: see `storage.records`."""
 
 TABLE: Final = (
     Facts(Action.PRODUCE, "produce", Right.PRODUCE, About.QUEUE, writes=True, needs_space=True),
@@ -176,19 +171,14 @@ TABLE: Final = (
         is_repeatable=True,
         unless_gone=True,
         by_datagram=False,
-        level=READERS_LEVEL,
     ),
     Facts(Action.WATCH, "watch", Right.CONSUME, About.QUEUES, is_repeatable=True, may_wait=True),
-    Facts(Action.CANCEL, "cancel", Right.ANY, About.WAIT, is_repeatable=True, by_datagram=False, level=WORKERS_LEVEL),
-    Facts(Action.BURY, "bury", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=WORKERS_LEVEL),
-    Facts(*(Action.MOVE, "move", Right.CONSUME, About.QUEUE), writes=True, unless_gone=True, level=WORKERS_LEVEL),
-    Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=JOBS_LEVEL),
-    Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True, level=JOBS_LEVEL),
-    Facts(
-        *(Action.FIND, "find", Right.LOOK, About.MESSAGE, Gathered.FOUND),
-        is_repeatable=True,
-        level=JOBS_LEVEL,
-    ),
+    Facts(Action.CANCEL, "cancel", Right.ANY, About.WAIT, is_repeatable=True, by_datagram=False),
+    Facts(Action.BURY, "bury", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
+    Facts(*(Action.MOVE, "move", Right.CONSUME, About.QUEUE), writes=True, unless_gone=True),
+    Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
+    Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True),
+    Facts(*(Action.FIND, "find", Right.LOOK, About.MESSAGE, Gathered.FOUND), is_repeatable=True),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),
@@ -243,8 +233,8 @@ TABLE: Final = (
 
 BY_NUMBER: Final[dict[int, Facts]] = {facts.action: facts for facts in TABLE}
 WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
-LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > 1}
-"""The actions that the first nodes did not know, each with its feature level."""
+LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > BASE_LEVEL}
+"""The actions that the oldest nodes do not know, each with its feature level."""
 
 IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
 ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)

@@ -4,7 +4,7 @@ A part has its own data, and a method for each of its kinds of record (`storage.
 `Undo` and says to it what it is about to change.
 """
 
-from storage.records import JOBS_LEVEL, Lead, Members, Position, ReaderPosition
+from storage.records import BASE_LEVEL, Lead, Members, Position, ReaderPosition
 from storage.tenures import Tenures
 from storage.undo import Undo
 
@@ -12,7 +12,7 @@ from storage.undo import Undo
 class Facts:
     """Of one shard. `readers`, where the log's named readers are, is another object whenever it has changed.
 
-    `tenures`: who has led since when, from `JOBS_LEVEL` on.
+    `tenures`: who has led since when, from `BASE_LEVEL` on.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Facts:
         """Note that other nodes are members, or the same in another way."""
         undo.was(trans_id, self, "members", self.members)
         self.members = record
-        if record.level >= JOBS_LEVEL:
+        if record.level >= BASE_LEVEL:
             self._tenures_change(undo, trans_id)
             self.tenures.begin(trans_id)
 

@@ -9,10 +9,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from storage.records import (
-    FIRST_LEVEL,
-    JOBS_LEVEL,
-    READERS_LEVEL,
-    WORKERS_LEVEL,
     Bury,
     Clear,
     Configure,
@@ -72,7 +68,7 @@ class Columns(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`apply` names the method of `ShardState`, or of its `part`; `level` is the feature level that the kind needs.
+    """`apply` names the method of `ShardState`, or of its `part`.
 
     `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `lost`: its messages
     are gone, and nobody took them. `columns`: None: it is about no message, and shown as one row. `hidden`: fields that
@@ -84,7 +80,6 @@ class Kind(NamedTuple):
     name: str
     part: str | None
     apply: str
-    level: int
     rows: Rows
     counts: Counts
     columns: Columns | None
@@ -107,7 +102,6 @@ def _kind(
     counts: Counts,
     columns: Columns | None,
     part: str | None = None,
-    level: int = FIRST_LEVEL,
     unplaces: bool = False,
     lost: bool = False,
     hidden: tuple[str, ...] = (),
@@ -118,7 +112,6 @@ def _kind(
         record.__name__.lower(),
         part,
         apply,
-        level,
         rows,
         counts,
         columns,
@@ -216,7 +209,6 @@ KINDS: Final = (
         Position,
         part="facts",
         apply="take_position",
-        level=READERS_LEVEL,
         rows=Rows(section="readers"),
         counts=Counts(),
         columns=None,
@@ -224,7 +216,6 @@ KINDS: Final = (
     _kind(
         Move,
         apply="move",
-        level=WORKERS_LEVEL,
         rows=Rows(messages=True, queues=("to",)),
         counts=Counts(("moved",), arrives=True),
         columns=Columns(each=_MOVES, all=_TARGET, ended="moved"),
@@ -234,7 +225,6 @@ KINDS: Final = (
     _kind(
         Withhold,
         apply="release",
-        level=JOBS_LEVEL,
         rows=_ITS_MESSAGES,
         counts=Counts(),
         columns=Columns(each=_DUE),

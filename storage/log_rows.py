@@ -47,10 +47,8 @@ def key_behind(trans_id: int) -> bytes:
     return number_key(trans_id) + b"\xff"
 
 
-def rows_of(entries: Sequence[StoredEntry], *, together: bool) -> list[tuple[bytes, bytes]]:
-    """Make the rows of entries in order; `together`: several in each."""
-    if not together:
-        return [(number_key(entry.last_trans_id), entry.data) for entry in entries]
+def rows_of(entries: Sequence[StoredEntry]) -> list[tuple[bytes, bytes]]:
+    """Make the rows of entries in order: several in each."""
     rows: list[tuple[bytes, bytes]] = []
     part: list[tuple[int, bytes]] = []
     size = 0

@@ -126,18 +126,18 @@ class LogStore:
             raise UnknownFormatError(f"the data is of shard {owner}, not of shard {shard}")
         return version
 
-    def store(self, entries: Sequence[StoredEntry], *, together: bool = False, seals: bool = False) -> None:
+    def store(self, entries: Sequence[StoredEntry], *, seals: bool = False) -> None:
         """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored.
 
-        `together`: a row holds several of them. `seals`: all other rows have checksums from here on.
+        `seals`: all other rows have checksums from here on.
         """
-        rows, several = rows_of(entries, together=together), number_key(SEVERAL_FORMAT_VERSION)
+        rows, several = rows_of(entries), number_key(SEVERAL_FORMAT_VERSION)
 
         def write(transaction: WriteTransaction) -> None:
             transaction.append(self.log, rows)
             if seals and not self.seals:
                 _note_sealed(transaction)
-            elif together and not self.seals and transaction.get(META, _FORMAT_KEY) != several:
+            elif not self.seals and transaction.get(META, _FORMAT_KEY) != several:
                 transaction.put(META, [(_FORMAT_KEY, several)])
 
         self._write(write)

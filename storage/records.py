@@ -88,7 +88,7 @@ GMQ_MARKS: Final[dict[str, Any]] = {SCOPE: ALL, TTR: BY_RETRY}
 """Those of nearly all jobs of gmq's."""
 
 NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS, 3: SCOPE_MARKS, 4: GMQ_MARKS}
-"""By the number that stands in a record in their place, from `JOBS_LEVEL` on: a restart reads a million of them."""
+"""By the number that stands in a record in their place: a restart reads a million of them."""
 
 
 class Place:
@@ -191,7 +191,7 @@ class Release(msgspec.Struct, array_like=True, tag=7, gc=False, forbid_unknown_f
     """Messages in flight were given back, due at `due_ats`.
 
     `nacks` counts for each how often it was given back by who could not do it, this included, where that is counted,
-    and `deliveries` each one's; both came with `JOBS_LEVEL`.
+    and `deliveries` each one's. Older records have neither.
     """
 
     queue: str
@@ -215,7 +215,7 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
     """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times.
 
     `deliveries` counts each one's in `queue`, `reason` is what the consumer says that did not want them: both become a
-    mark, `DEAD`. They came with `WORKERS_LEVEL`. `totals` counts each one's deliveries in all queues, which goes on;
+    mark, `DEAD`. `totals` counts each one's deliveries in all queues, which goes on;
     `lasts` is how long each was to live from its production, or from its last move (s; `TIME_MAX_S`: it never expires).
     Both become marks, and came with `STREAMS_LEVEL`.
     """
@@ -235,8 +235,8 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
 class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fields=True):
     """Messages that nobody had in hand moved from `queue` to `to`, by request: there undelivered, with new times.
 
-    They keep their keys, which nothing has in `to`; that they were dead letters is over. It came with `WORKERS_LEVEL`,
-    and `totals`, as in `Bury`, with `STREAMS_LEVEL`.
+    They keep their keys, which nothing has in `to`; that they were dead letters is over.
+    `totals`, as in `Bury`, came with `STREAMS_LEVEL`.
     """
 
     queue: str
@@ -249,7 +249,7 @@ class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fie
 
 
 class Withhold(msgspec.Struct, array_like=True, tag=16, gc=False, forbid_unknown_fields=True):
-    """Messages that were ready are so no more, undelivered, until `due_ats`. It came with `JOBS_LEVEL`."""
+    """Messages that were ready are so no more, undelivered, until `due_ats`."""
 
     queue: str
     msg_ids: list[int]
@@ -260,7 +260,7 @@ class Withhold(msgspec.Struct, array_like=True, tag=16, gc=False, forbid_unknown
 class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknown_fields=True):
     """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit).
 
-    `expires_after_s`: unused for so long it goes, 0: never. It came with `WORKERS_LEVEL`. With `JOBS_LEVEL` came
+    `expires_after_s`: unused for so long it goes, 0: never.
     `paused_in_at`: since then (Unix seconds) nothing comes in, 0: it does; and `is_transient`: nobody has configured
     it, and it goes when it has been empty and unused for a while. With `STREAMS_LEVEL` came `has_own_ttl`: whether a
     configure has set the default time to live; None: it is not known.
@@ -308,21 +308,11 @@ class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
 
 
 FIRST_LEVEL: Final = 1
-"""The feature level of what version 0.1 and the first clusters wrote."""
+"""The feature level of a members' record that names none: the first clusters wrote it."""
 
-PAYLOADS_LEVEL: Final = 2
-"""From this level on messages may be plain bytes and carry `marks`, and deliveries name their consumer."""
-
-READERS_LEVEL: Final = 3
-"""From this level on the log keeps its readers' positions."""
-
-WORKERS_LEVEL: Final = 4
-"""From this level on messages carry headers and may be dropped when they expire, dead letters say where they were, and
-queues that nobody uses go."""
-
-JOBS_LEVEL: Final = 5
-"""From this level on messages may be withheld, kept when they are delivered at most once, and buried when they expire;
-it is counted how often they were given back, queues may take nothing in, and the log's readers know who led when."""
+BASE_LEVEL: Final = 5
+"""The least feature level of a cluster that this version joins, and of data that it reads. What came with it and
+before it is used without being asked for."""
 
 STREAMS_LEVEL: Final = 6
 """From this level on rows of LMDB have checksums, deliveries go on counting when a message moves, and dead letters do

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from storage.errors import UnknownFormatError
 from storage.facts import Facts
-from storage.records import FIRST_LEVEL, Members, ReaderPosition
+from storage.records import BASE_LEVEL, FIRST_LEVEL, Members, ReaderPosition
 from storage.state import ShardState
 from storage.tenures import Tenure, Tenures
 
@@ -85,6 +86,16 @@ def level_of(rows: Rows) -> int:
     Raises what a decoder raises.
     """
     return decode_members(rows[0]).level if rows and rows[0] else FIRST_LEVEL
+
+
+def check_level(level: int, own: int) -> None:
+    """Raise `UnknownFormatError` where this version, which understands level `own`, can't use data of that level."""
+    if level > own:
+        reason = f"the data use feature level {level}, and this version understands {own}"
+        raise UnknownFormatError(f"{reason}: run the version that wrote them")
+    if level < BASE_LEVEL:
+        reason = f"the data use feature level {level}, and this version needs {BASE_LEVEL} at least"
+        raise UnknownFormatError(f"{reason}: run version 0.3 on every node, and then `qctl cluster upgrade`, first")
 
 
 def padded(rows: Rows) -> Rows:

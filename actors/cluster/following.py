@@ -29,6 +29,8 @@ from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry_codec
 from storage.entry import LogEnd, StoredEntry
 from storage.errors import DamagedError, StorageError
+from storage.records import LEVEL
+from storage.sections import check_level
 
 PULL_RECORDS_MAX: Final = 20_000
 PULL_RETRY_S: Final = 0.5
@@ -146,6 +148,8 @@ class Following:
         if fits:
             self._leader_committed = max(self._leader_committed, push.committed)
             decisions += self._advance()
+            if not push.is_pulled:
+                self._check_level(push.committed)
             if self.log.abstains and push.is_pulled and push.is_end and self._whole_at is None:
                 self._whole_at = self._agreed
             self._see_whether_whole()
@@ -247,6 +251,12 @@ class Following:
             return []
         self._see_whether_whole()
         return self._advance() + self._say_stored(now)
+
+    def _check_level(self, committed: int) -> None:
+        """Raise `UnknownFormatError` for a cluster of an older version, once all is known that it has committed."""
+        membership = self.log.membership
+        if self.log.committed >= committed and membership.is_settled:
+            check_level(membership.settled_level, LEVEL)
 
     def _see_whether_whole(self) -> None:
         """Count a log that was lost as whole when this disk has what the leader's held at some moment since.

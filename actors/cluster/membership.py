@@ -90,6 +90,11 @@ class Membership:
         return FIRST_LEVEL if current is None else current.level
 
     @property
+    def is_settled(self) -> bool:
+        """Whether who the members are was committed once."""
+        return self._configs[0][1] is not None
+
+    @property
     def settled_level(self) -> int:
         """The level of the last members that are committed: it never falls again."""
         settled = self._configs[0][1]

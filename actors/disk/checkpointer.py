@@ -43,7 +43,7 @@ from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
 from storage.errors import DiskFullError
 from storage.log_store import Bounds, LogStore
-from storage.records import JOBS_LEVEL, STREAMS_LEVEL, ReaderPosition
+from storage.records import STREAMS_LEVEL, ReaderPosition
 from storage.recovery import load_state
 from storage.state import ShardState
 from storage.stretches import STRETCH_RECORDS
@@ -186,7 +186,7 @@ class Checkpointer(BlockingActor):
         entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.checkpointed]
         try:
             if entries:
-                store.store(entries, together=message.level >= JOBS_LEVEL, seals=message.level >= STREAMS_LEVEL)
+                store.store(entries, seals=message.level >= STREAMS_LEVEL)
         except DiskFullError as error:
             self._replicator.tell(CheckpointFailed(str(error)))
         else:

@@ -336,7 +336,6 @@ class Router(LoopActor[ToRouter]):
     # -- links -------------------------------------------------------------------------------------------------
 
     def _linked(self, message: PeerUp) -> None:
-        self._serving.linked(message)
         if message.hello.minor >= KNOWS_HALF_CLOSED:
             self._know_half_closed.add(message.node_id)
         else:

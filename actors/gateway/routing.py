@@ -42,7 +42,7 @@ from quorate.protocol import (
     done,
     refusal,
 )
-from storage.records import LEVEL
+from storage.records import BASE_LEVEL, LEVEL
 
 HOLD_S: Final = 4.0
 """How long a request waits for a leader, unless it says otherwise: some elections."""
@@ -178,7 +178,7 @@ class Routing:
             if there.node_id != self.leader:
                 there.cancels.append(call)  # its answer may be on its way, and comes first
                 return
-            if self._levels.get(self.leader, 1) >= level_of(call.request):
+            if self._levels.get(self.leader, BASE_LEVEL) >= level_of(call.request):
                 self._forward(now, call, self.leader, routed)
                 return
         routed.answers.append((call, done(call.request, Reply, cancelled=0)))
@@ -195,7 +195,7 @@ class Routing:
             return HELD  # it can't be reached, or where clients reach it is not known
         if not forwards:
             routed.answers.append((call, _redirect(call, self.leader, self._host, self._port)))
-        elif self._levels.get(to, 1) < LEVEL and self._levels.get(to, 1) < level_of(call.request):
+        elif (level := self._levels.get(to, BASE_LEVEL)) < LEVEL and level < level_of(call.request):
             reason = f"{shown(to)}, which leads, runs a version that has no such action, or no such field"
             routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
         elif is_given_up(call):
@@ -303,7 +303,7 @@ class Routing:
         self._is_draining = False
         return self._look_again(now)
 
-    def linked(self, now: float, node_id: int, level: int = 1) -> Routed:
+    def linked(self, now: float, node_id: int, level: int = BASE_LEVEL) -> Routed:
         """Note that the link to a node, which understands feature level `level`, is open."""
         self._linked.add(node_id)
         self._levels[node_id] = level

@@ -14,11 +14,10 @@ from actors.messages.call import Answer, Call, Receiver, note_late
 from actors.messages.calls import ClientGone, Execute, RefusedForwarded, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToListener, ToQueueOwner
-from actors.messages.peers import PeerBehind, PeerUp, node_of
+from actors.messages.peers import PeerBehind, node_of
 from actors.runtime.contract import Runtime
 from net.peers.forwarding import PackedReply, packed_reply
 from net.peers.messages import (
-    KNOWS_STILL_THERE,
     ClientHalfClosed,
     ClientLeft,
     Forward,
@@ -62,7 +61,6 @@ class Serving:
         self._forward_bytes = forward_bytes
         self._remote = RemoteClients(access or AccessTable())
         self._late = LateRequests()
-        self._knows_still_there: set[int] = set()
         self._behind: set[int] = set()
 
     @property
@@ -70,11 +68,6 @@ class Serving:
         return self._routing.is_serving and not self.is_stopping
 
     # -- links -------------------------------------------------------------------------------------------------
-
-    def linked(self, message: PeerUp) -> None:
-        """Note that the link to a node is open."""
-        if message.hello.minor >= KNOWS_STILL_THERE and node_of(message.node_id):
-            self._knows_still_there.add(message.node_id)
 
     def behind(self, message: PeerBehind) -> None:
         """Note that a node takes its answers more slowly than they come, or does so no more."""
@@ -144,7 +137,7 @@ class Serving:
 
     def _certain(self, key: int, session: int, calls: list[Call]) -> list[Call]:
         """Those whose clients are known to be there; about the others their node is asked."""
-        asked = self._late.wanted(calls) if key in self._knows_still_there else []
+        asked = self._late.wanted(calls) if node_of(key) else []
         if not asked:
             return calls
         others = {id(call) for call in asked}

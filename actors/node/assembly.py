@@ -39,12 +39,13 @@ from actors.shard.node_view import Limits, NodeView
 from actors.shard.queue_owner import OwnerSettings, QueueOwner
 from net.peers.greeting import Greeting
 from storage.disk import AsyncWrites, Folder
-from storage.errors import DiskFullError, StorageError, UnknownFormatError
+from storage.errors import DiskFullError, StorageError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.log_tail import LogTail
 from storage.records import Member
 from storage.recovery import Belonging, Recovered, recover
+from storage.sections import check_level
 from storage.state import ShardState
 from storage.tables import Tables
 from storage.vote_file import Identity, VoteFile, drawn_id, open_vote_file
@@ -113,9 +114,8 @@ def open_shard(
     alone = is_alone(recovered.belonging)
     if vote_file.is_new and last_members is not None and not alone:
         raise StorageError(_FORGOTTEN.format(identity.node_id))
-    if last_members is not None and last_members.level > settings.level:
-        reason = f"the data use feature level {last_members.level}, and this version understands {settings.level}"
-        raise UnknownFormatError(f"{reason}: run the version that wrote them")
+    if last_members is not None:
+        check_level(last_members.level, settings.level)
     committed = [entry for entry in recovered.unstored if entry.last_trans_id <= state.trans_id]
     if committed:
         with contextlib.suppress(DiskFullError):  # then the journal keeps them, and the checkpoints try again

@@ -22,7 +22,7 @@ from quorate.protocol import TIME_MAX_S, JobFacts, Request
 from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_endless, is_kept, lasts
 from storage.message_ids import SHARDS_MAX, named, newest_record
 from storage.queue_state import ORIGINAL, QueueState
-from storage.records import PAYLOADS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Bury, Deliver, Expire, Take
+from storage.records import STREAMS_LEVEL, Bury, Deliver, Expire, Take
 
 _Deliver: Final = Deliver
 _Take: Final = Take
@@ -60,10 +60,7 @@ class HandingOut:
                 for message in gone:
                     message.deliveries += 1
         if lasting:
-            consumer = request.consumer
-            if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
-                consumer = None
-            self._log_delivery(name, lasting, consumer)
+            self._log_delivery(name, lasting, request.consumer)
             if once and len(self._ledger.state.kept) > self.kept_max:
                 excess = len(self._ledger.state.kept) - self.kept_max
                 self.drop_kept(min(excess, 2 * len(once) + DROPPED_MAX))
@@ -162,7 +159,7 @@ class Ending:
         ids, previous = named(messages)
         now = ledger.now
         ledger.make_queue(to)
-        counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
+        counts = [message.deliveries for message in messages]
         target = ledger.state.queues.get(to)
         if ledger.level < STREAMS_LEVEL:
             ttl_s = (ledger.new_queue if target is None else target).default_ttl_s

@@ -21,7 +21,7 @@ from storage.live_messages import LiveMessages
 from storage.message import Message, deliveries_in_all, is_of_all
 from storage.message_ids import named
 from storage.queue_state import ALL_READY, QueueState
-from storage.records import DEAD, LASTS, STREAMS_LEVEL, WORKERS_LEVEL, Move, Place
+from storage.records import DEAD, LASTS, STREAMS_LEVEL, Move, Place
 from storage.split_dict import SplitDict
 
 MOVE_SCAN: Final = 5000
@@ -146,9 +146,6 @@ class Moving(Machine):
         """Move those that the request names, or the first `count` that may be."""
         request, ledger = call.request, self._ledger
         state = ledger.state
-        if ledger.level < WORKERS_LEVEL:
-            reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
-            return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         if request.queue is None:
             return ledger.refuse_field(call, "queue", "is missing")
         if request.to == request.queue:

@@ -130,11 +130,6 @@ class NamedMessages:
         named = f"message with the key {call.request.key!r}" if is_by_key else f"message {ids[0]}"
         self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
-    def refuse_level(self, call: Call) -> None:
-        """Refuse the call: nodes of the cluster may not know such a record yet."""
-        reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
-        self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-
 
 def count_of(by_queue: dict[str, list[Message]]) -> int:
     """Count the messages of all queues."""

@@ -26,7 +26,7 @@ from quorate.protocol import (
 from storage.message import Message, weight
 from storage.message_ids import message_id
 from storage.queue_state import NEVER, QueueState
-from storage.records import BURY, GMQ_MARKS, JOBS_LEVEL, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
+from storage.records import GMQ_MARKS, Encoding
 
 NOW_S: Final = 2.0
 """A `ttl` without a `delay` that lies this little in the past was now when it was sent: the message is due once."""
@@ -157,10 +157,6 @@ class Producing(Machine):
     def _takes_in(self, call: Call, queue: QueueState | None) -> bool:
         """Whether what few requests ask for, and few queues are set to, lets a message in; refuses the call if not."""
         request, view, ledger = call.request, self.view, self.ledger
-        if request.as_job and ledger.level < JOBS_LEVEL:
-            reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
-            ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-            return False
         wanted = 1 if request.early else request.replicate or view.voters // 2 + 1
         if request.as_job and wanted > view.heard:
             reason = f"{wanted} nodes are to have it, and {view.heard} were heard lately"
@@ -197,7 +193,7 @@ class Producing(Machine):
             wait_s = wait_s or 0.0
             if nodes == majority and (not wait_s or majority == 1):  # what every reply waits for
                 return self.ledger.answer_when_committed(call, reply)
-        elif not wait_s or self.ledger.level < JOBS_LEVEL:
+        elif not wait_s:
             wait_s = None
         if nodes < majority:
             self.own_writes.written(call.client, self._state.trans_id)
@@ -308,17 +304,8 @@ class Producing(Machine):
         msg_id = message_id(trans_id, self._state.messages.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
-            if self.ledger.level < PAYLOADS_LEVEL:
-                reason = f"encoding: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
-                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-                return None
             made.encoding = Encoding.PLAIN
         if headers or expire is not None or keep or scope is not None:
-            wanted = JOBS_LEVEL if keep or expire == BURY else WORKERS_LEVEL
-            if self.ledger.level < wanted:
-                reason = f"headers, expire, keep: the cluster is at feature level {self.ledger.level}"
-                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
-                return None
             ttr, asked_delay = asked[TTR_AT], asked[ASKED_DELAY_AT]
             if ttr is not None and asked_delay is None and ttr == told_ttr(retry):  # nearly all jobs of gmq's
                 made.marks = GMQ_MARKS
@@ -347,10 +334,6 @@ class Producing(Machine):
         """Whether a message may have a key that is unique among all; refuses the call if not."""
         if key is None:
             self.ledger.refuse_field(call, "scope", "stands beside a key")
-            return False
-        if self.ledger.level < JOBS_LEVEL:
-            reason = f"scope: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
-            self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
             return False
         return True
 

@@ -17,7 +17,7 @@ from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, d
 from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import QueueState
-from storage.records import JOBS_LEVEL, STREAMS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
+from storage.records import STREAMS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
 
@@ -125,14 +125,6 @@ class QueueAdmin(Machine):
             (wanted.is_transient or (queue is None and bool(request.as_job))) and _only_pauses(request),
             self._has_own_ttl(request, wanted),
         )
-        if request.as_job and self._ledger.level < JOBS_LEVEL:
-            reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
-            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-        is_later = asked.expires_after_s and self._ledger.level < WORKERS_LEVEL
-        if is_later or (asked.paused_in_at and self._ledger.level < JOBS_LEVEL):
-            named_field = "expires_after" if is_later else "paused"
-            reason = f"{named_field}: the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
-            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         if asked != wanted or queue is None:
             self._ledger.append(asked)
             queue = self._state.queues[request.queue]

@@ -11,7 +11,7 @@ from actors.messages.call import Call
 from actors.shard.machine import Machine, ShardContext
 from quorate.log_replies import PositionReply, ReaderRow
 from quorate.protocol import Action, ErrorWord, done
-from storage.records import READERS_LEVEL, Position, ReaderPosition
+from storage.records import Position, ReaderPosition
 
 READERS_MAX: Final = 1000
 FORGET: Final = "forget"
@@ -50,9 +50,6 @@ class Readers(Machine):
             return ledger.answer_when_committed(
                 call, done(request, PositionReply, shard=state.messages.shard, trans_id=at)
             )
-        if ledger.level < READERS_LEVEL:
-            reason = f"the cluster is at feature level {ledger.level}, readers need {READERS_LEVEL}"
-            return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
         if request.command == FORGET:
             upto = None
         elif (upto := request.trans_id) is not None and upto > ledger.committed:

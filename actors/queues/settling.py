@@ -14,7 +14,7 @@ from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, do
 from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY
-from storage.records import DEAD, JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
+from storage.records import DEAD, NACKS, Clear, Confirm, Extend, Place, Release, Withhold
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply
@@ -80,8 +80,6 @@ class Confirming(Machine):
     def _confirm_held(self, call: Call) -> None:
         """Confirm those of the messages that are in flight, or say where the first of them stands."""
         request = call.request
-        if self._ledger.level < JOBS_LEVEL:
-            return self._named.refuse_level(call)
         ids = self._named.ids_of(call)
         if ids is None:
             return None
@@ -171,7 +169,7 @@ class Settling(Machine):
             # what was delivered before may not go out after it expires: then is when it is dropped
             due_ats = [self._back_at(message, due_at) for message in messages]
             counts: list[int] | None = None
-            if self._ledger.level >= JOBS_LEVEL and request.nack is not False:
+            if request.nack is not False:
                 counts = [nacks_of(message) + 1 if message.deliveries or request.nack else 0 for message in messages]
             if counts is None or not any(counts):
                 self._ledger.append(Release(name, *named(messages), due_ats))
@@ -201,8 +199,6 @@ class Settling(Machine):
 
         One that is delivered at most once, and kept, does not come again.
         """
-        if self._ledger.level < JOBS_LEVEL:
-            return self._named.refuse_level(call)
         return self._named.begin(call, self._withhold_some, self._withheld)
 
     def _withhold_some(self, many: Many, ids: list[int]) -> None:
@@ -301,8 +297,6 @@ class Settling(Machine):
 
     def bury(self, call: Call) -> None:
         """Bury the messages, which nobody wants: they move to their dead letter queue; none, where a queue has none."""
-        if self._ledger.level < WORKERS_LEVEL:
-            return self._named.refuse_level(call)
         ids = self._named.ids_of(call)
         if ids is None:
             return None

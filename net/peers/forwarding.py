@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
-from quorate.actions import JOBS_LEVEL, LATER, WORKERS_LEVEL, About, about
+from quorate.actions import BASE_LEVEL, LATER
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, TrimmedReply
 from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
@@ -50,27 +50,18 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
-OF_LOG: Final = about(About.LOG)
-"""What reads the fields that came with the log's readers. Log is forwarded within a node alone, which is of one age."""
+REQUEST_SINCE: Final[dict[str, int]] = {}
+"""From which feature level on nodes know a request's field: a row for each that is younger than `BASE_LEVEL`."""
 
-REQUEST_SINCE: Final = {
-    **dict.fromkeys(("headers", "expire", "full", "delivery", "reason", "expires_after", "state"), WORKERS_LEVEL),
-    **dict.fromkeys(("to", "create", "sort", "descending", "sums"), WORKERS_LEVEL),
-    **dict.fromkeys(("keep", "in_turn", "max_ready", "nack", "as_job", "early", "discard", "value"), JOBS_LEVEL),
-    **dict.fromkeys(("scope", "held", "ttr", "asked_delay"), JOBS_LEVEL),
-}
-"""From which feature level on nodes know a request's field: a row for each that is younger than `token`."""
-
-ITEM_SINCE: Final = {"headers": WORKERS_LEVEL, "expire": WORKERS_LEVEL, "keep": JOBS_LEVEL, "scope": JOBS_LEVEL}
-"""The same of one of the messages of a produce, behind `encoding`."""
-
-OLD_STATE: Final = 16
-"""So many characters `state` had before `JOBS_LEVEL`."""
+ITEM_SINCE: Final[dict[str, int]] = {}
+"""The same of one of the messages of a produce."""
 
 _REQUEST_FIELDS: Final = Request.__struct_fields__
 _ITEM_FIELDS: Final = ProduceItem.__struct_fields__
-assert set(_REQUEST_FIELDS[_REQUEST_FIELDS.index("token") + 1 :]) == set(REQUEST_SINCE), "a new field needs its level"
-assert set(_ITEM_FIELDS[_ITEM_FIELDS.index("encoding") + 1 :]) == set(ITEM_SINCE), "a new field needs its level"
+assert set(_REQUEST_FIELDS[_REQUEST_FIELDS.index("asked_delay") + 1 :]) == set(REQUEST_SINCE), (
+    "a new field needs its level"
+)
+assert {*_ITEM_FIELDS[_ITEM_FIELDS.index("scope") + 1 :]} == set(ITEM_SINCE), "which level has it?"
 
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder().encode
@@ -84,10 +75,7 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     """Pack a call as it is sent to another node."""
     payloads: list[bytes | None] = []
     if request.token is not None:
-        request = replace(request, token=None)  # whatever for: it is nobody else's
-    if request.action not in OF_LOG and (request.reader or request.trans_id is not None or request.raw is not None):
-        # no other action reads these fields, and an older node would not know them
-        request = replace(request, reader=None, trans_id=None, raw=None)
+        request = replace(request, token=None)  # no other node is to know it
     if request.data is not NO_DATA:
         payloads.append(bytes(request.data))
         request = replace(request, data=_FILLER)
@@ -98,25 +86,16 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 
 
 def level_of(request: Request) -> int:
-    """Say which feature level a node has that can be asked that; an older one takes it for a fault of the one who
-    forwards. Behind the tables: fields that take more than they did."""
-    level = LATER.get(request.action, 1)
+    """Say which feature level a node has that can be asked that: an older one would take it for this node's fault."""
+    level = LATER.get(request.action, BASE_LEVEL)
     for field, since in REQUEST_SINCE.items():
         if since > level and getattr(request, field) is not None:
             level = since
-    for item in request.messages or ():
+    for item in (request.messages or ()) if ITEM_SINCE else ():
         for field, since in ITEM_SINCE.items():
             if since > level and getattr(item, field) is not None:
                 level = since
-    if isinstance(request.after, str) and name_fault(request.after):
-        level = max(level, WORKERS_LEVEL)
-    is_wider = (
-        isinstance(request.paused, str)
-        or request.expire == "bury"
-        or any(item.expire == "bury" for item in request.messages or ())
-        or (request.state is not None and len(request.state) > OLD_STATE)
-    )
-    return max(level, JOBS_LEVEL) if is_wider else level
+    return level
 
 
 def unpacked_request(call: ForwardedCall) -> Request | None:

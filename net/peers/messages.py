@@ -15,9 +15,6 @@ from quorate.shards import ID_SHARDS, TRANS_ID_MAX
 
 PEER_MAJOR: Final = 3
 PEER_MINOR: Final = 2
-KNOWS_STILL_THERE: Final = 1
-"""From this minor version on nodes know `StillThere`."""
-
 KNOWS_HALF_CLOSED: Final = 2
 """From this minor version on nodes know `ClientHalfClosed`; others are told that such a client has left."""
 

@@ -11,23 +11,37 @@ from pathlib import Path
 import pytest
 
 from actors.node.launch import SUPERVISOR, launch
-from quorate import RefusedError
+from quorate import Client
 from quorate.protocol import Action
-from storage.records import JOBS_LEVEL, LEVEL, READERS_LEVEL, WORKERS_LEVEL
-from tests.cluster import Cluster
+from storage.records import BASE_LEVEL, LEVEL
+from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load
 from tests.node import Node
 
-BEFORE = {"e07ad61": READERS_LEVEL, "dbc96fc": JOBS_LEVEL}
-"""Versions before, and the feature level that a cluster of each has."""
+BEFORE = "dbc96fc"
+"""The version before, whose clusters have feature level `BASE_LEVEL`."""
+
+TOO_OLD = "e07ad61"
+"""One whose clusters have a lower level."""
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module", params=BEFORE)
-def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of the version before."""
+    return code_of(BEFORE, tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture(scope="module")
+def too_old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of a version whose clusters this one does not join."""
+    return code_of(TOO_OLD, tmp_path_factory.mktemp("before"))
+
+
+def code_of(commit: str, into: Path) -> Path:
     """An earlier version's code, in a folder of its name."""
-    folder = tmp_path_factory.mktemp("before") / str(request.param)
+    folder = into / commit
     folder.mkdir()
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", folder.name], capture_output=True)
     if packed.returncode:
@@ -77,11 +91,8 @@ def test_a_cluster_of_an_earlier_version_is_upgraded_node_by_node_under_load(
             load.stop()
         with cluster.leader().client() as client:
             load.check(client)
-            assert {row["level"] for row in client.status()["shards"]} == {BEFORE[before.name]}, "nobody has raised it"
+            assert {row["level"] for row in client.status()["shards"]} == {BASE_LEVEL}, "nobody has raised it"
             client.produce("bytes", b"\xff")
-            if BEFORE[before.name] < WORKERS_LEVEL:
-                with pytest.raises(RefusedError, match="qctl cluster upgrade"):
-                    client.produce("new", "x", headers={"a": "b"})
             client.request(Action.CLUSTER, command="upgrade")
             assert {row["level"] for row in client.status()["shards"]} == {LEVEL}
             client.produce("new", "x", headers={"a": "b"})
@@ -110,5 +121,39 @@ def test_a_version_before_refuses_data_that_were_written_at_a_later_level(before
         refusals = ("feature level 6, and this version understands", "has format 3, this version reads")
         assert any(one in node.log for one in refusals), node.log[-1500:]
         assert "Traceback" not in node.log.split("the data")[-1]
+    finally:
+        cluster.kill()
+
+
+def test_data_of_a_lower_level_are_refused_and_how_to_raise_it_is_said(too_old: Path, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1, {})
+    node = cluster.nodes[1]
+    try:
+        start_old(node, too_old)
+        with node.client() as client:
+            assert client.status()["shards"][0]["level"] < BASE_LEVEL
+            client.produce("q", 1)
+        node.stop(10)
+        assert "qctl cluster upgrade" in node.try_start() + node.log
+        assert "needs 5 at least: run version 0.3 on every node" in node.log
+        assert "Traceback" not in node.log
+        start_old(node, too_old)  # nothing was changed
+        with node.client() as client:
+            assert client.monitor("q")["size"] == 1
+    finally:
+        cluster.kill()
+
+
+def test_a_new_node_leaves_a_cluster_of_a_lower_level_alone(too_old: Path, tmp_path: Path) -> None:
+    """It has nothing of that cluster yet: it ends when it knows the level, and so at each start."""
+    cluster = Cluster(tmp_path, 3, {})
+    try:
+        for node_id in (1, 2):
+            start_old(cluster.nodes[node_id], too_old)
+        cluster.nodes[3].start()
+        wait_for(lambda: "needs 5 at least: run version 0.3 on every node" in cluster.nodes[3].log, 30)
+        ports = [("127.0.0.1", cluster.nodes[node_id].port) for node_id in (1, 2)]
+        with Client(nodes=ports) as client:
+            client.produce("q", 1)
     finally:
         cluster.kill()

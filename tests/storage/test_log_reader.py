@@ -34,7 +34,7 @@ TOGETHER = False
 
 def filled(folder: Path, entries: int = 5) -> LogStore:
     store = LogStore(LmdbTables(folder), 0)
-    store.store([entry(1 + 2 * n) for n in range(entries)], together=TOGETHER)
+    store.store([entry(1 + 2 * n) for n in range(entries)])
     return store
 
 

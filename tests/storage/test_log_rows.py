@@ -23,7 +23,7 @@ def entries_of(sizes: list[int], first: int = 1) -> list[StoredEntry]:
 @given(SIZES, st.integers(0, 100))
 def test_what_is_put_together_comes_apart_as_it_was(sizes: list[int], after: int) -> None:
     entries = entries_of(sizes)
-    rows = rows_of(entries, together=True)
+    rows = rows_of(entries)
     assert rows == sorted(rows)
     found = [one for row in rows for one in entries_in(*row, after)]
     assert found == [(entry.last_trans_id, entry.data) for entry in entries if entry.last_trans_id > after]
@@ -31,15 +31,16 @@ def test_what_is_put_together_comes_apart_as_it_was(sizes: list[int], after: int
     assert last_in(rows[-1][0]) == entries[-1].last_trans_id
 
 
-@given(st.lists(st.tuples(SIZES, st.booleans(), st.integers(0, 40)), min_size=1, max_size=6))
+@given(st.lists(st.tuples(SIZES, st.integers(0, 40)), min_size=1, max_size=6))
 def test_a_log_of_rows_of_several_is_read_trimmed_and_cut_as_one_of_rows_of_one(
-    steps: list[tuple[list[int], bool, int]],
+    steps: list[tuple[list[int], int]],
 ) -> None:
     plain, mixed = LogStore(MemoryTables(), 0), LogStore(MemoryTables(), 0)
-    for sizes, together, trimmed in steps:
+    for sizes, trimmed in steps:
         entries = entries_of(sizes, plain.bounds.checkpointed + 1)
-        plain.store(entries)
-        mixed.store(entries, together=together)
+        for entry in entries:
+            plain.store([entry])
+        mixed.store(entries)
         until = min(plain.bounds.trimmed + 3 * trimmed, plain.bounds.checkpointed)
         for store in (plain, mixed):
             store.trim(Trim(until, 1, TrimRows([], [])))
@@ -56,12 +57,12 @@ def test_a_log_of_rows_of_several_is_read_trimmed_and_cut_as_one_of_rows_of_one(
 
 def test_a_row_of_one_is_what_versions_before_wrote() -> None:
     entry = StoredEntry(1, 3, 1, b"entry")
-    assert rows_of([entry], together=True) == rows_of([entry], together=False) == [(number_key(3), b"entry")]
+    assert rows_of([entry]) == [(number_key(3), b"entry")]
 
 
 @pytest.mark.parametrize("at", [0, 2, 5, 7])
 def test_a_damaged_table_is_not_believed(at: int) -> None:
-    [(key, value)] = rows_of(entries_of([90, 90]), together=True)
+    [(key, value)] = rows_of(entries_of([90, 90]))
     assert key == number_key(6) + SEVERAL
     broken = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
     assert entries_in(key, broken, 0) == entries_in(key, value, 0), "the other one is"
@@ -73,7 +74,7 @@ def test_a_damaged_table_is_not_believed(at: int) -> None:
 
 @given(st.data())
 def test_whatever_bytes_a_row_holds_it_is_read_or_said_to_be_damaged(data: st.DataObject) -> None:
-    [(key, value)] = rows_of(entries_of([9, 90, 1]), together=True)
+    [(key, value)] = rows_of(entries_of([9, 90, 1]))
     begin = data.draw(st.integers(0, len(value)))
     other = value[:begin] + data.draw(st.binary(max_size=60)) + value[data.draw(st.integers(begin, len(value))) :]
     for read_key in (key, number_key(7) + SEVERAL):
@@ -86,7 +87,7 @@ def test_whatever_bytes_a_row_holds_it_is_read_or_said_to_be_damaged(data: st.Da
 
 
 def test_a_row_whose_key_is_damaged_is_not_believed() -> None:
-    [(_, value)] = rows_of(entries_of([90, 90]), together=True)
+    [(_, value)] = rows_of(entries_of([90, 90]))
     with pytest.raises(DamagedError, match="log row 7"):
         entries_in(number_key(7) + SEVERAL, value, 0)
 
@@ -99,9 +100,10 @@ def test_a_log_says_from_its_first_row_of_several_on_that_it_has_such() -> None:
         with store.tables.read() as transaction:
             return transaction.get(META, b"format")
 
-    store.store(entries_of([90]))
     assert written() == number_key(1)
-    store.store(entries_of([90, 90], 4), together=True)
+    store.store(entries_of([90]))
+    assert written() == number_key(2)
+    store.store(entries_of([90, 90], 4))
     assert written() == number_key(2)
     assert LogStore(store.tables, 0).bounds.checkpointed == 9
 

@@ -15,7 +15,7 @@ from storage.log_store import LogStore
 from storage.message import Message
 from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import JOBS_LEVEL, STREAMS_LEVEL, Member, Members, Produce, Remove
+from storage.records import BASE_LEVEL, STREAMS_LEVEL, Member, Members, Produce, Remove
 from storage.recovery import recover
 from storage.repair import verify
 from storage.row_checksums import is_sealed, number_in, opened, sealed, sealed_number
@@ -42,7 +42,7 @@ def written(tables: Any, *, seals: bool, count: int = COUNT) -> LogStore:
     """A store with messages and queues before its log, and some in it."""
     store = LogStore(tables, 0)
     first = [produced(n) for n in range(1, count + 1)]
-    store.store([StoredEntry(1, count, 1, encode(1, 1, 1.0, first))], together=True, seals=seals)
+    store.store([StoredEntry(1, count, 1, encode(1, 1, 1.0, first))], seals=seals)
     rows = TrimRows(
         [(message_id(n, 0), encode_row(message(n).record())) for n in range(1, count + 1)],
         [(f"q{n}", queue_row(QueueState(f"q{n}"))) for n in range(3)],
@@ -133,7 +133,7 @@ def test_rows_of_a_version_before_are_read_counted_and_get_a_checksum_when_they_
     assert before.startswith("well, ")
 
 
-@pytest.mark.parametrize(("level", "seals"), [(JOBS_LEVEL, False), (STREAMS_LEVEL, True)])
+@pytest.mark.parametrize(("level", "seals"), [(BASE_LEVEL, False), (STREAMS_LEVEL, True)])
 def test_a_snapshots_rows_get_checksums_where_its_cluster_knows_them(level: int, seals: bool) -> None:
     source = written(MemoryTables(), seals=seals)
     part = source.read_part(b"", 1 << 20)

@@ -10,7 +10,7 @@ from storage.kinds import KINDS, messages_of
 from storage.message import Message, message_of
 from storage.message_ids import message_id, named, produced_by
 from storage.records import (
-    JOBS_LEVEL,
+    BASE_LEVEL,
     Bury,
     Clear,
     Configure,
@@ -148,7 +148,7 @@ class Leader:
             return Lead("", random.randrange(1, 4))
         if kind == 3:
             member = Member(1, "127.0.0.1", 1, 7, is_voter=True)
-            return Members("", 1, [member], [], [], random.choice([1, JOBS_LEVEL]))
+            return Members("", 1, [member], [], [], random.choice([1, BASE_LEVEL]))
         return Position("", random.choice(["r", "s"]), random.choice([None, self.state.trans_id]), self.now)
 
     def act(self) -> None:

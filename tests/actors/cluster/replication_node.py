@@ -17,10 +17,10 @@ from net.peers.messages import (
 from storage.entry import LogEnd, StoredEntry
 from storage.entry_codec import encode
 from storage.log_tail import LogTail
-from storage.records import Member, Members, Remove
+from storage.records import LEVEL, Member, Members, Remove
 from tests.actors.cluster.recorded import Recorded
 
-THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
+THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [], level=LEVEL)
 AT_ONCE = Lateness(seconds=0.0)
 
 

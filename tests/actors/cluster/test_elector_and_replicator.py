@@ -32,12 +32,12 @@ from storage.entry import LogEnd, StoredEntry
 from storage.entry_codec import encode
 from storage.journal_writer import begin_journal
 from storage.log_tail import LogTail
-from storage.records import Lead, Member, Members, Remove
+from storage.records import LEVEL, Lead, Member, Members, Remove
 from storage.vote_file import Identity
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.storage.memory import MemoryFolder
 
-THREE: Final = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
+THREE: Final = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [], level=LEVEL)
 TIMEOUT_S: Final = 0.4
 
 Event = Callable[["Pair"], None]

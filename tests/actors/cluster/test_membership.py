@@ -8,7 +8,7 @@ from actors.cluster.membership import Membership
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
 from storage import entry_codec
-from storage.records import FIRST_LEVEL, JOBS_LEVEL, Member, Members, Remove
+from storage.records import BASE_LEVEL, FIRST_LEVEL, Member, Members, Remove
 
 OWN = Member(1, "a", 1, 11, is_voter=True)
 OTHER = Member(2, "b", 1, 22, is_voter=True)
@@ -74,11 +74,11 @@ def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> Non
 
 def test_the_level_that_never_falls_again_is_that_of_committed_members() -> None:
     membership = Membership(OWN, members(OWN))
-    raised = replace(members(OWN), level=JOBS_LEVEL)
+    raised = replace(members(OWN), level=BASE_LEVEL)
     membership.appended(entry_codec.stored_entry(entry_codec.encode(1, 7, 1.0, [raised])))
-    assert (membership.level, membership.settled_level) == (JOBS_LEVEL, FIRST_LEVEL)
+    assert (membership.level, membership.settled_level) == (BASE_LEVEL, FIRST_LEVEL)
     membership.committed(7)
-    assert membership.settled_level == JOBS_LEVEL
+    assert membership.settled_level == BASE_LEVEL
     assert Membership(OWN, None).settled_level == FIRST_LEVEL
 
 

@@ -31,12 +31,12 @@ from storage.entry import StoredEntry
 from storage.entry_codec import encode
 from storage.journal_writer import begin_journal
 from storage.log_tail import LogTail
-from storage.records import JOBS_LEVEL, STREAMS_LEVEL, Lead, Member, Members, Remove
+from storage.records import BASE_LEVEL, LEVEL, STREAMS_LEVEL, Lead, Member, Members, Remove
 from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.storage.memory import MemoryFolder
 
-THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
+THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [], level=LEVEL)
 
 
 def entry(trans_id: int, vote_id: int, record: Any) -> StoredEntry:
@@ -150,7 +150,7 @@ def test_a_new_node_belongs_to_a_cluster_when_it_has_its_log_and_not_when_somebo
     assert host.owner.take(MembersChanged)[-1].nodes == 3
 
 
-@pytest.mark.parametrize("level", [JOBS_LEVEL, STREAMS_LEVEL])
+@pytest.mark.parametrize("level", [BASE_LEVEL, STREAMS_LEVEL])
 def test_lmdb_is_told_which_level_the_cluster_has_settled(level: int) -> None:
     host = Host(replace(THREE, level=level))
     host.tell(Standing(1, 2))

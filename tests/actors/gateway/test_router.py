@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from actors.gateway.remote_clients import ANSWER_S, RemoteClient
@@ -15,6 +16,7 @@ from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
 from actors.messages.rights import ANONYMOUS, EVERY_RIGHT, Principal, Rights
+from net.peers import forwarding
 from net.peers.forwarding import packed_call, packed_reply
 from net.peers.messages import (
     PEER_MINOR,
@@ -27,10 +29,10 @@ from net.peers.messages import (
     StillThere,
 )
 from quorate.protocol import Action, Reply, Request
-from storage.records import LEVEL
+from storage.records import BASE_LEVEL, LEVEL
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
-HELLO = Hello(1, 0, 1, 2, 1, 9, 22, "h", 1, "h", 2, 1)
+HELLO = Hello(1, 0, 1, 2, 1, 9, 22, "h", 1, "h", 2, LEVEL)
 
 
 class Asker:
@@ -309,7 +311,7 @@ def test_answers_name_the_session_that_they_are_for() -> None:
 def leading_and_asking() -> Host:
     """Its other node knows `StillThere`."""
     host = leading()
-    host.tell(PeerUp(2, Hello(1, PEER_MINOR, 1, 2, 1, 9, 22, "h", 1, "h", 2, 1)))
+    host.tell(PeerUp(2, Hello(1, PEER_MINOR, 1, 2, 1, 9, 22, "h", 1, "h", 2, LEVEL)))
     return host
 
 
@@ -410,12 +412,16 @@ def test_a_cancelled_wait_that_is_held_is_answered_here() -> None:
     assert [call.request.action for call in host.executed()] == [1]
 
 
-def test_a_leader_of_an_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
+def test_a_leader_of_an_older_version_is_asked_for_nothing_that_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for field in ("full", "headers", "delivery"):  # as if these were later than that version
+        monkeypatch.setitem(forwarding.REQUEST_SINCE, field, LEVEL)
     host = following()
-    host.tell(PeerUp(2, replace(HELLO, level=3)))
-    later = [Request(Action.BURY, msg_id=1024), replace(waits(7), full=True), replace(produce(), headers={"a": "b"})]
-    host.ask(*later, Request(Action.CONFIRM, msg_id=1024, delivery=1), waits(8), Request(Action.CANCEL, seq=8))
-    assert [reply.error for reply in host.replies()] == ["not_supported"] * 4 + [None]
+    host.tell(PeerUp(2, replace(HELLO, level=BASE_LEVEL)))
+    later = [replace(waits(7), full=True), replace(produce(), headers={"a": "b"})]
+    host.ask(*later, Request(Action.CONFIRM, msg_id=1024, delivery=1), waits(8))
+    assert [reply.error for reply in host.replies()] == ["not_supported"] * 3
     assert [one.request.seq for one in host.said(Forward)[0].calls] == [8]
 
 

@@ -7,7 +7,7 @@ from net.peers.greeting import Greeting
 from net.peers.link import PeerLink
 from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
 from quorate.protocol import Action, Request
-from storage.records import Member, Members
+from storage.records import LEVEL, Member, Members
 from storage.vote_file import Identity
 from tests.actors.gateway.workers import PORT, SHARDS, Asker, End, Node, Stranger, produce, queue_in
 from tests.net.peers.wire import TERMS, TRUSTED
@@ -98,7 +98,7 @@ def test_a_stranger_who_is_no_member_is_refused_by_a_worker_of_another_shard() -
     there.link = first.workers[0].links.accepted(there, TRUSTED)
     stranger = Stranger()
     here.link = PeerLink(here, stranger, TERMS, is_dialler=True, origin=TRUSTED)
-    here.link.introduce(Greeting(shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
+    here.link.introduce(Greeting(level=LEVEL, shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
     first.runtime.crank()
     assert "no member" in stranger.told[0]
 

@@ -5,6 +5,7 @@ from actors.messages.lifecycle import Stop, Stopped
 from net.peers.greeting import Greeting
 from net.peers.link import PeerLink
 from quorate.protocol import Action, Request
+from storage.records import LEVEL
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.workers import SHARDS, Asker, End, Node, Stranger, Worker, produce, queue_in
 from tests.net.peers.wire import TERMS, TRUSTED
@@ -169,7 +170,7 @@ def test_a_stranger_on_the_socket_is_refused() -> None:
     stranger = Stranger()
     there.link = node.workers[0].links.accepted_near(there, TRUSTED)
     here.link = PeerLink(here, stranger, TERMS, is_dialler=True, origin=TRUSTED)
-    here.link.introduce(Greeting(shard=9, shards=10).hello(1, 1, 0))
+    here.link.introduce(Greeting(level=LEVEL, shard=9, shards=10).hello(1, 1, 0))
     node.runtime.crank()
     assert len(stranger.told) == 1
     assert "none of this node's" in stranger.told[0]

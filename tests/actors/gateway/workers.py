@@ -19,6 +19,7 @@ from net.peers.link import Connected, PeerLink
 from net.peers.messages import Hello
 from quorate.protocol import Action, Reply, Request
 from quorate.shards import shard_of_queue
+from storage.records import LEVEL
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.net.peers.wire import TERMS, TRUSTED
 
@@ -85,7 +86,7 @@ class Worker:
         virtual = {"all": ["q0", "q1", "q4"]}
         self.front = Router(runtime, ref(self.owner), Sharding(SHARDS, shard), routings, virtual)
         self.replicator = Probe()
-        greeting = Greeting(shard=shard, shards=SHARDS)
+        greeting = Greeting(level=LEVEL, shard=shard, shards=SHARDS)
         router = self.front.actor_ref
         self.links = Links(runtime, node, greeting, TERMS, node.node_id)
         self.news = ShardNews(runtime, node.node_id, shard, SHARDS, router)

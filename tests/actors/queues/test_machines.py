@@ -3,7 +3,6 @@
 from actors.shard.replicated import REPLICATED_S
 from quorate.protocol import Action
 from storage.queue_state import NewQueue
-from storage.records import Deliver, Produce
 from tests.actors.queues.shard import Shard
 
 
@@ -240,18 +239,6 @@ def test_plain_bytes_go_through_as_they_came() -> None:
     shard.ask(Action.PRODUCE, queue="q", data="AAH/", encoding="base64")
     alone = shard.ask(Action.CONSUME, queue="q")
     assert (alone["data"], alone["encoding"]) == ("AAH/", "base64")
-
-
-def test_nothing_is_written_that_a_member_does_not_understand() -> None:
-    shard = Shard()
-    shard.broker.ledger.level = 1
-    assert shard.ask(Action.PRODUCE, queue="q", data="x", encoding="utf8")["error"] == "not_supported"
-    shard.ask(Action.PRODUCE, queue="q", data="x", retry=9)
-    shard.ask(Action.CONSUME, queue="q", consumer="worker 7")
-    [produced, delivered] = shard.log
-    assert isinstance(produced, Produce)
-    assert isinstance(delivered, Deliver)
-    assert (produced.encoding, produced.marks, delivered.consumer) == (0, None, None)
 
 
 def test_what_was_true_is_told_when_a_majority_has_confirmed_the_leader_since() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.protocol import TIME_MAX_S, Action
-from storage.records import JOBS_LEVEL, STREAMS_LEVEL
+from storage.records import BASE_LEVEL, STREAMS_LEVEL
 from tests.actors.queues.shard import Shard
 
 
@@ -135,7 +135,7 @@ def test_a_dead_letter_expires_where_a_configure_of_its_queue_said_so(
 def test_settings_that_a_version_before_made_count_as_set_where_they_are_not_the_usual_ones() -> None:
     for ttl, expires_in_s in ((3600, None), (120, 120.0)):
         shard = Shard()
-        shard.broker.ledger.level = JOBS_LEVEL
+        shard.broker.ledger.level = BASE_LEVEL
         shard.ask(Action.CONFIGURE, queue="dead", default_ttl=ttl)
         shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
         shard.broker.ledger.level = STREAMS_LEVEL
@@ -146,7 +146,7 @@ def test_settings_that_a_version_before_made_count_as_set_where_they_are_not_the
 
 
 def test_below_the_level_all_is_as_it_was() -> None:
-    shard, msg_id = with_dead_letter(JOBS_LEVEL)
+    shard, msg_id = with_dead_letter(BASE_LEVEL)
     buried = shown(shard, msg_id)
     assert (buried["expires_at"], buried["deliveries"]) == (buried["dead"]["at"] + 3600, 0)
     shard.ask(Action.MOVE, queue="dead", count=1)

@@ -8,7 +8,7 @@ from quorate.protocol import Action
 from storage import entry_codec
 from storage.kinds import as_written, shown
 from storage.queue_state import QueueState
-from storage.records import READERS_LEVEL, Bury, Configure, Produce
+from storage.records import Bury, Produce
 from tests.actors.queues.shard import Shard
 
 HEADERS = {"traceparent": "00-1-2-01", "content-type": "text/plain"}
@@ -186,28 +186,6 @@ def test_nobody_cancels_what_another_client_waits_for() -> None:
     wait = shard.send(Action.CONSUME, client=Other(), queue="q", wait=60, seq=7)
     assert shard.ask(Action.CANCEL, seq=7)["cancelled"] == 0
     assert wait not in shard.replies
-
-
-def test_before_all_members_know_them_nothing_of_it_stands_in_a_record() -> None:
-    shard = Shard()
-    shard.broker.ledger.level = READERS_LEVEL
-    for fields in ({"headers": HEADERS}, {"expire": "drop"}, {"messages": [{"data": 1, "headers": HEADERS}]}):
-        named = fields if "messages" in fields else {"data": 1, **fields}
-        assert shard.ask(Action.PRODUCE, queue="q", **named)["error"] == "not_supported"
-    assert shard.ask(Action.CONFIGURE, queue="q", expires_after=5)["error"] == "not_supported"
-    assert shard.ask(Action.BURY, msg_id=1024)["error"] == "not_supported"
-    shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead", max_deliveries=1)
-    msg_id = shard.ask(Action.PRODUCE, queue="q", data="x", retry=1, headers={})["msg_id"]
-    shard.ask(Action.CONSUME, queue="q")
-    shard.pass_time(2)
-    assert shard.ask(Action.SHOW, msg_id=msg_id)["message"]["queue"] == "dead"
-    for record in shard.log:
-        if isinstance(record, Bury | Configure):
-            written = as_written(record)
-            assert isinstance(written, tuple), "as older members read it"
-            assert len(written) == {Bury: 7, Configure: 8}[type(record)]
-    entry = entry_codec.decode(entry_codec.encode(1, 1, 0.0, shard.log), "test")
-    assert entry.records == shard.log
 
 
 def test_settings_that_say_more_are_written_as_far_as_they_do() -> None:

@@ -11,7 +11,7 @@ from actors.shard.replicated import STALE_MAX
 from quorate.protocol import Action, Request
 from storage.message_ids import SHARDS_MAX
 from storage.queue_state import NewQueue
-from storage.records import KEEP, NACKED, NACKS, Produce
+from storage.records import NACKED, NACKS, Produce
 from tests.actors.queues.shard import NOBODY, Shard
 
 KEPT: dict[str, Any] = {"retry": 0, "keep": True, "expire": "bury", "ttl": 1000}
@@ -66,21 +66,6 @@ def test_a_queue_that_is_too_long_is_said_before_that_it_is_paused() -> None:
     assert shard.ask(Action.PRODUCE, queue="q", data=2, max_ready=2)["error"] == "paused"
     assert shard.ask(Action.CONFIGURE, queue="q", paused="none")["paused"] in (False, "none")
     assert shard.ask(Action.PRODUCE, queue="q", data=2, max_ready=2)["code"] == 0
-
-
-def test_what_older_members_could_not_read_is_refused_where_there_are_some() -> None:
-    shard = Shard()
-    shard.broker.ledger.level = 4
-    for how in ("in", "all"):
-        assert shard.ask(Action.CONFIGURE, queue="q", paused=how)["error"] == "not_supported"
-    assert shard.ask(Action.CONFIGURE, queue="q", paused="out")["code"] == 0
-    assert shard.ask(Action.PRODUCE, queue="q", data=1, **KEPT)["error"] == "not_supported"
-    msg_id = shard.ask(Action.PRODUCE, queue="p", data=1, retry=60)["msg_id"]
-    assert shard.ask(Action.WITHHOLD, msg_id=msg_id)["error"] == "not_supported"
-    shard.ask(Action.CONSUME, queue="p")
-    assert shard.ask(Action.RELEASE, msg_id=msg_id)["released"] == 1
-    assert KEEP not in (shard.state.messages[msg_id].marks or {})
-    assert NACKS not in (shard.state.messages[msg_id].marks or {})
 
 
 def test_deadlines_of_what_is_over_do_not_gather() -> None:

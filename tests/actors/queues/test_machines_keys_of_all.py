@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.protocol import TIME_MAX_S, Action
-from storage.records import WORKERS_LEVEL
 from tests.actors.queues.shard import Shard
 
 OF_ALL: dict[str, Any] = {"scope": "all", "retry": 60}
@@ -68,12 +67,9 @@ def test_items_of_a_batch_say_it_each_or_all_together() -> None:
     assert "twice" in shard.ask(Action.PRODUCE, queue="q", messages=twice, **OF_ALL)["reason"]
 
 
-def test_scope_without_a_key_and_below_its_level_is_refused() -> None:
+def test_scope_without_a_key_is_refused() -> None:
     shard = Shard()
     assert "stands beside a key" in shard.ask(Action.PRODUCE, queue="q", data=1, scope="all")["reason"]
-    shard.broker.ledger.level = WORKERS_LEVEL
-    assert shard.ask(Action.PRODUCE, queue="q", data=1, key="k", scope="all")["error"] == "not_supported"
-    assert held(shard, "k")["error"] == "not_supported"
 
 
 def test_what_is_asked_by_id_is_asked_by_the_key_as_well() -> None:

@@ -10,7 +10,7 @@ from actors.messages.rights import Principal, Rights
 from actors.queues.moving import MOVE_SCAN
 from net.protocols.session import RequestLimits
 from quorate.protocol import Action, Request
-from storage.records import READERS_LEVEL, Move
+from storage.records import Move
 from tests.actors.queues.shard import NOBODY, Shard
 from tests.net.protocols.decoding import decoded
 
@@ -158,12 +158,6 @@ def test_who_may_not_produce_where_they_came_from_moves_none_back() -> None:
     assert (reply["moved"], reply["stayed"]) == (0, 1)
     assert "produce" in reply["reason"]
     assert shard.ask(Action.SHOW, msg_id=ids[0])["message"]["queue"] == "dead"
-
-
-def test_a_cluster_with_older_members_is_told_so() -> None:
-    shard, _ = with_dead_letters(1)
-    shard.broker.ledger.level = READERS_LEVEL
-    assert shard.ask(Action.MOVE, queue="dead", count=1)["error"] == "not_supported"
 
 
 def test_a_move_of_all_goes_on_behind_those_that_can_not_move() -> None:

@@ -1,7 +1,7 @@
 """The log's named readers, asked of a broker by hand."""
 
 from quorate.protocol import Action
-from storage.records import FIRST_LEVEL, Position, ReaderPosition
+from storage.records import Position, ReaderPosition
 from tests.actors.queues.shard import Shard
 
 
@@ -61,10 +61,6 @@ def test_what_can_not_be_is_refused() -> None:
     assert shard.ask(Action.POSITION, trans_id=1)["error"] == "field_error"
     assert shard.ask(Action.POSITION, reader="a", trans_id=1, shard=3)["error"] == "field_error"
     assert shard.ask(Action.POSITION, reader="a", trans_id=1, command="x")["error"] == "field_error"
-    shard.broker.ledger.level = FIRST_LEVEL
-    assert shard.ask(Action.POSITION, reader="a", trans_id=1)["error"] == "not_supported", (
-        "older nodes would not know the record"
-    )
 
 
 def test_there_is_a_bound_to_readers() -> None:

@@ -1,11 +1,12 @@
 """What is forwarded arrives as it was, whatever its payloads are."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Raw
 
+from net.peers import forwarding
 from net.peers.forwarding import REPLY_KINDS, level_of, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
@@ -29,10 +30,9 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
-    name_fault,
 )
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
-from storage.records import JOBS_LEVEL, LEVEL
+from storage.records import BASE_LEVEL, LEVEL
 
 VIEW = MessageView(
     msg_id=1, queue="q", data=Raw(b"\xff\x00"), state="ready", produced_at=1.0, due_at=2.0, expires_at=3.0, retry=4.0,
@@ -142,11 +142,14 @@ def test_a_log_with_payloads_comes_back_as_the_json_that_it_is() -> None:
     assert encode_reply(again) == encode_reply(reply)
 
 
-OLD_AFTER = Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)]
-OLD_TYPES = {"after": int | OLD_AFTER | None, "paused": bool | None}
 OLD_ITEM = msgspec.defstruct(
     "OldItem",
-    [(name, Any, None) for name in ("data", "delay", "ttl", "retry", "priority", "key", "encoding")],
+    [
+        (name, Any, None)
+        for name in (
+            *("data", "delay", "ttl", "retry", "priority", "key", "encoding", "headers", "expire", "keep", "scope"),
+        )
+    ],
     forbid_unknown_fields=True,
 )
 OLD_REQUEST = msgspec.defstruct(
@@ -154,18 +157,21 @@ OLD_REQUEST = msgspec.defstruct(
     [
         ("messages", list[OLD_ITEM] | None, None),  # type: ignore[valid-type]
         *(
-            (name, OLD_TYPES.get(name, Any), None)
+            (name, Any, None)
             for name in (
-                *("action", "queue", "data", "delay", "ttl", "retry", "priority", "key", "seq", "msg_id", "msg_ids"),
-                *("queues", "pattern", "count", "wait", "replicate", "shard", "after", "max_size", "default_ttl"),
-                *("default_retry", "max_deliveries", "paused", "dead_letter", "command", "node_id", "host", "port"),
-                *("encoding", "consumer", "patience", "raw", "reader", "trans_id", "token"),
+                *("action", "queue", "data", "delay", "ttl", "retry", "priority", "key", "seq", "msg_id"),
+                *("msg_ids", "queues", "pattern", "count", "wait", "replicate", "shard", "after", "max_size"),
+                *("default_ttl", "default_retry", "max_deliveries", "paused", "dead_letter", "command"),
+                *("node_id", "host", "port", "encoding", "consumer", "patience", "raw", "reader", "trans_id"),
+                *("token", "headers", "expire", "full", "delivery", "reason", "expires_after", "state", "to"),
+                *("create", "sort", "descending", "sums", "keep", "in_turn", "max_ready", "nack", "as_job"),
+                *("early", "discard", "value", "scope", "held", "ttr", "asked_delay"),
             )
         ),
     ],
     forbid_unknown_fields=True,
 )
-"""A request as e07ad61 reads it, which is at level 3, and cuts the link for a field that it does not know."""
+"""A request as dbc96fc reads it, which is at level 5, and cuts the link for a field that it does not know."""
 
 SAMPLES: dict[str, list[Any]] = {
     **{name: [1] for name in ("delay", "ttl", "retry", "priority", "seq", "msg_id", "count", "wait", "replicate")},
@@ -196,21 +202,24 @@ def test_an_older_node_is_sent_nothing_that_it_can_not_read(field: str) -> None:
     for action in Action:
         for value in SAMPLES[field]:
             request = Request(action, **{field: value})
-            if level_of(request) <= 3:
+            if level_of(request) <= BASE_LEVEL:
                 sent = msgspec.msgpack.encode(packed_call(1, 1, 0, request).request)
-                old: Any = msgspec.msgpack.decode(sent, type=OLD_REQUEST)
-                assert not isinstance(old.after, str) or name_fault(old.after) is None
+                msgspec.msgpack.decode(sent, type=OLD_REQUEST)
 
 
 def test_who_knows_all_may_be_asked_all() -> None:
     for field, values in SAMPLES.items():
         for value in values:
-            assert level_of(Request(Action.PRODUCE, **{field: value})) <= LEVEL
-    assert level_of(Request(Action.PRODUCE, "q", Raw(b"1"), delay=1, messages=[ProduceItem(key="k")])) == 1
-    assert level_of(Request(Action.PEEK, state="x" * 16)) < level_of(Request(Action.PEEK, state="x" * 17)) == JOBS_LEVEL
-    assert level_of(Request(Action.SCAN, state="ready")) == level_of(Request(Action.SCAN)), (
-        "the later of the two counts"
-    )
+            assert BASE_LEVEL <= level_of(Request(Action.PRODUCE, **{field: value})) <= LEVEL
+
+
+def test_a_later_field_or_item_needs_the_level_that_its_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(forwarding.REQUEST_SINCE, "held", LEVEL)
+    monkeypatch.setitem(forwarding.ITEM_SINCE, "keep", LEVEL + 1)
+    assert level_of(Request(Action.CONFIRM, held=True)) == LEVEL
+    assert level_of(Request(Action.CONFIRM)) == BASE_LEVEL
+    assert level_of(Request(Action.PRODUCE, messages=[ProduceItem(), ProduceItem(keep=True)], held=True)) == LEVEL + 1
+    assert level_of(Request(Action.PRODUCE, messages=[ProduceItem(key="k")])) == BASE_LEVEL
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class Facts(NamedTuple):
     """About one action.
 
     `about`: see `About`. `gathered`: see `Gathered`, where it may concern several shards.
-    `writes`: puts records into the log. `in_pieces`: its records come in several entries. `asks_node`: answered by the
+    `writes`: puts records into the log. `asks_node`: answered by the
     node that was reached, from its own view; otherwise the leader answers. `is_long`: its reply may be as long as a
     reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
     disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
@@ -108,7 +108,6 @@ class Facts(NamedTuple):
     about: str
     gathered: str = ""
     writes: bool = False
-    in_pieces: bool = False
     asks_node: bool = False
     is_long: bool = False
     needs_space: bool = False
@@ -132,7 +131,7 @@ TABLE: Final = (
         is_repeatable=True,
         unless_gone=True,
     ),
-    Facts(Action.CLEAR, "clear", Right.MANAGE, About.QUEUE, writes=True, in_pieces=True, unless_gone=True),
+    Facts(Action.CLEAR, "clear", Right.MANAGE, About.QUEUE, writes=True, unless_gone=True),
     Facts(Action.LIST, "list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST, is_long=True, is_repeatable=True),
     Facts(
         *(Action.LEADER, "leader", Right.ANY, About.LEADER, Gathered.LEADERS),
@@ -144,7 +143,7 @@ TABLE: Final = (
     Facts(Action.EXTEND, "extend", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.PEEK, "peek", Right.LOOK, About.QUEUE, is_long=True, is_repeatable=True),
     Facts(Action.SHOW, "show", Right.LOOK, About.MESSAGE, Gathered.FOUND, is_long=True, is_repeatable=True),
-    Facts(Action.REMOVE, "remove", Right.MANAGE, About.QUEUE, writes=True, in_pieces=True, unless_gone=True),
+    Facts(Action.REMOVE, "remove", Right.MANAGE, About.QUEUE, writes=True, unless_gone=True),
     Facts(
         *(Action.LOG, "log", Right.LOG, About.LOG),
         asks_node=True,
@@ -236,7 +235,6 @@ WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
 LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > BASE_LEVEL}
 """The actions that the oldest nodes do not know, each with its feature level."""
 
-IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
 ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)
 UNLESS_GONE: Final = frozenset(facts.action for facts in TABLE if facts.unless_gone)
 WAITS: Final = frozenset(facts.action for facts in TABLE if facts.may_wait)

@@ -11,7 +11,7 @@ produced one when its record is committed.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, cast
 
 from msgspec.structs import astuple
@@ -50,7 +50,7 @@ from storage.records import (
     Withhold,
 )
 from storage.stretches import STRETCH_RECORDS
-from storage.undo import Undo, Undoing
+from storage.undo import PIECE_STEPS, Undo, undoing
 
 MESSAGES_UNTIL_REST: Final = 2000
 
@@ -188,10 +188,10 @@ class ShardState(Contents):
         self.names.clear()
         return True
 
-    def undoing(self, after: int) -> Undoing | None:
-        """Find what makes it what it was behind record `after`, the end of an entry. None: nothing can."""
+    def undoing(self, after: int, piece: int = PIECE_STEPS) -> Generator[None, None, None] | None:
+        """Find what makes it what it was behind record `after`, the end of an entry, in pieces. None: nothing can."""
         taken = self.undo.take(after, self.trans_id)
-        return None if taken is None else Undoing(self, after, *taken)
+        return None if taken is None else undoing(self, after, *taken, piece)
 
     def check(self) -> None:
         """Assert every invariant; for tests."""

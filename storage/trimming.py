@@ -5,7 +5,7 @@ moments: the log from the stretch's end on says absolutely what holds after it, 
 it rests on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,53 +51,41 @@ def queue_row(queue: QueueState) -> bytes:
     return encode_row((as_written(queue.settings()), queue.max_id))
 
 
-class Describing:
-    """Makes the rows of a stretch out of `state`, one piece a call. A machine."""
-
-    def __init__(self, stretch: Stretch, state: ShardState) -> None:
-        self.state = state
-        self.stretch = stretch
-        self._next_id = self._next_queue = 0
-        self._messages: list[tuple[int, bytes]] = []
-        self._gone: list[int] = []
-        self._queues: list[tuple[str, bytes | None]] = []
-
-    def go_on(self) -> bool:
-        """Describe some more; whether all is."""
-        rows, room = PIECE_ROWS, PIECE_BYTES
-        live, names = self.state.messages, self.stretch.queues
-        produced, touched = self.stretch.produced, self.stretch.touched
-        old = len(produced)
-        count = old + len(touched)
-        while self._next_id < count and rows > 0 and room > 0:
-            is_old = self._next_id >= old
-            msg_id = touched[self._next_id - old] if is_old else produced[self._next_id]
-            message = live.get(msg_id)
+def describing(stretch: Stretch, state: ShardState) -> Generator[None, None, Trim]:
+    """Make the rows of a stretch out of `state`, in pieces."""
+    rows, room = PIECE_ROWS, PIECE_BYTES
+    described: list[tuple[int, bytes]] = []
+    gone: list[int] = []
+    queues: list[tuple[str, bytes | None]] = []
+    for msg_ids in (stretch.produced, stretch.touched):
+        for msg_id in msg_ids:
+            if rows <= 0 or room <= 0:
+                yield
+                rows, room = PIECE_ROWS, PIECE_BYTES
+            rows -= 1
+            message = state.messages.get(msg_id)
             if message is not None:
                 row = encode_row(message.record())
-                self._messages.append((msg_id, row))
+                described.append((msg_id, row))
                 room -= len(row)
-            elif is_old:
-                self._gone.append(msg_id)
-            self._next_id += 1
-            rows -= 1
-        while self._next_queue < len(names) and rows > 0 and room > 0:
-            name = names[self._next_queue]
-            queue = self.state.queues.get(name)
-            self._queues.append((name, None if queue is None else queue_row(queue)))
-            self._next_queue += 1
-            rows -= 1
-        return self._next_id >= count and self._next_queue >= len(names)
-
-    def described(self) -> Trim:
-        """All of the stretch, when it is described."""
-        rows = TrimRows(self._messages, self._queues, rows_of(self.state), self._gone)
-        return Trim(self.stretch.until, self.stretch.vote_id, rows)
+            elif msg_ids is stretch.touched:
+                gone.append(msg_id)
+    for name in stretch.queues:
+        if rows <= 0:
+            yield
+            rows = PIECE_ROWS
+        rows -= 1
+        queue = state.queues.get(name)
+        queues.append((name, None if queue is None else queue_row(queue)))
+    return Trim(stretch.until, stretch.vote_id, TrimRows(described, queues, rows_of(state), gone))
 
 
 def trim_now(stretch: Stretch, state: ShardState) -> Trim:
     """Read a stretch's messages and queues as they are in memory, all at once."""
-    describing = Describing(stretch, state)
-    while not describing.go_on():
-        pass
-    return describing.described()
+    steps = describing(stretch, state)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            trim: Trim = end.value
+            return trim

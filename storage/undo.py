@@ -7,11 +7,12 @@ ones taken, the newest first. Places are no part of that: a message that comes b
 follower's state, or in flight.
 
 One request through it: a consume makes a `Deliver`, whose method notes a `_Changed` of its message; the entry is
-closed, and its commit forgets the step. Or the entry is cut off the log: `Undoing` lifts the message and gives it the
+closed, and its commit forgets the step. Or the entry is cut off the log: `undoing` lifts the message and gives it the
 time and the count that it had.
 """
 
 from collections import deque
+from collections.abc import Generator
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
@@ -260,55 +261,29 @@ class Undo:
         return found, self._closed[-1][1] if self._closed else self._time
 
 
-class Undoing:
-    """Makes a state what it was behind record `after`, in pieces. Nothing else may be asked of the state meanwhile.
+def undoing(state: Contents, after: int, steps: list[_Step], time: float, piece: int) -> Generator[None, None, None]:
+    """Make a state what it was behind record `after`, whose entry was made at `time`, by taking these steps back.
 
-    `count`: of its steps.
+    It yields behind so many of them, or places given; nothing else may be asked of the state meanwhile.
     """
-
-    def __init__(self, state: Contents, after: int, steps: list[_Step], time: float) -> None:
-        self.count = len(steps)
-        self._state = state
-        self._after = after
-        self._steps = steps
-        self._at = 0
-        self._touched: dict[int, _Changed] = {}
-        self._placing: list[tuple[float, int, _Changed]] = []
-        self._placed = 0
-        self._held: list[int] = []
-        self._is_placing = False
-        state.time = time
-
-    def go_on(self, count: int = STEPS_MAX) -> bool:
-        """Take so many steps back, or give so many messages their places; whether that was all."""
-        if not self._is_placing:
-            self._take_back(count)
-            return False
-        self._place(count)
-        return self._placed == len(self._placing)
-
-    def _take_back(self, count: int) -> None:
-        state, steps, touched = self._state, self._steps, self._touched
-        end = min(self._at + count, len(steps))
-        for at in range(self._at, end):
-            step = steps[at]
-            step.undo(state)
-            if isinstance(step, _Changed):
-                touched[step.message.msg_id] = step
-        self._at = end
-        if end == len(steps):
-            self._is_placing = True
-            state.trans_id = self._after
-            state.stretches.cut(self._after)
-            there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
-            # in the order in which they were in their queues: in that they go there at once
-            self._placing = sorted([(one.due_at, one.message.msg_id, one) for one in there])
-            self._steps = []
-
-    def _place(self, count: int) -> None:
-        state = self._state
-        some = self._placing[self._placed : self._placed + count]
-        self._placed += len(some)
+    state.time = time
+    touched: dict[int, _Changed] = {}
+    for at, step in enumerate(steps, 1):
+        step.undo(state)
+        if isinstance(step, _Changed):
+            touched[step.message.msg_id] = step
+        if not at % piece:
+            yield
+    state.trans_id = after
+    state.stretches.cut(after)
+    there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
+    # in the order in which they were in their queues: in that they go there at once
+    placing = sorted([(one.due_at, one.message.msg_id, one) for one in there])
+    held: list[int] = []
+    for begin in range(0, len(placing), piece):
+        if begin:
+            yield
+        some = placing[begin : begin + piece]
         for _, msg_id, one in some:
             message = one.message
             if not one.in_flight:
@@ -316,9 +291,8 @@ class Undoing:
                 continue
             state.queues[message.queue].place_in_flight(message)
             if not message.retry_s:  # or it would be gone
-                self._held.append(msg_id)
+                held.append(msg_id)
         state.stretches.revive([msg_id for _, msg_id, _ in some])
-        if self._placed == len(self._placing):
-            for msg_id in reversed(self._held):
-                state.kept[msg_id] = None
-                state.kept.move_to_end(msg_id, last=False)
+    for msg_id in reversed(held):
+        state.kept[msg_id] = None
+        state.kept.move_to_end(msg_id, last=False)

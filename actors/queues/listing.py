@@ -14,6 +14,8 @@ from actors.messages.sorting import NAME, OF_TOTALS, cursor, fault, is_ranked, p
 from actors.queues.delivery import Delivery
 from actors.queues.queue_admin import paused_word
 from actors.queues.scanning import Summing, oldest_ready
+from actors.runtime.work import Steps
+from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.totals import Totals
 from quorate.actions import Right
@@ -204,10 +206,10 @@ class _Listing:
 class Listings:
     """Those that one shard is asked for."""
 
-    def __init__(self, ledger: Ledger, rows: QueueRows) -> None:
+    def __init__(self, ledger: Ledger, jobs: Jobs, rows: QueueRows) -> None:
         self._ledger = ledger
+        self._jobs = jobs
         self._rows = rows
-        self._open: deque[_Listing] = deque()
 
     def ask(self, call: Call, sums: dict[str, Any] | None = None) -> None:
         """Find the queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
@@ -218,36 +220,21 @@ class Listings:
         if wrong is not None:
             return self._ledger.refuse_field(call, *wrong)
         listing = _Listing(call, sums)
-        is_quick = len(self._ledger.state.names) <= AT_ONCE_NAMES or self._is_plain(listing)
-        if self._open or not is_quick or not self._list_some(listing):
-            self._open.append(listing)  # it goes on when others have had their turn
+        if len(self._ledger.state.names) <= AT_ONCE_NAMES or self._is_plain(listing):
+            self._jobs.begin(call, self._list(listing))
+        else:
+            self._jobs.add(call, self._list(listing))
         return None
+
+    def _list(self, listing: _Listing) -> Steps:
+        while not self._list_some(listing):
+            yield
 
     @staticmethod
     def _is_plain(listing: _Listing) -> bool:
         """Whether it is of all queues by name, for one who may look at all: then only its own are looked at."""
         is_by_name = not listing.is_ranked and not listing.is_down
         return is_by_name and listing.pattern.is_any and Right.LOOK in listing.call.principal.rights.everywhere
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._open)
-
-    def go_on(self) -> None:
-        """Look at some more names."""
-        if self._open and self._list_some(self._open[0]):
-            self._open.popleft()
-
-    def withdraw(self, call: Call) -> None:
-        """Do no more for a call that raised."""
-        self._open = deque([listing for listing in self._open if listing.call is not call])
-
-    def take_open(self) -> list[Call]:
-        """Hand over the lists that are not ready; they do not go on."""
-        calls = [listing.call for listing in self._open]
-        self._open.clear()
-        return calls
 
     def _list_some(self, listing: _Listing) -> bool:
         """Look at the next names; at the last of them answer. Whether that is done."""

@@ -17,7 +17,7 @@ def queue_machines(context: ShardContext) -> list[Machine]:
     """Make those of one shard, in the order in which time passes for them."""
     delivery = Delivery(context.ledger, leases_are_committed=context.leases_are_committed)
     admin = QueueAdmin(context, delivery)
-    named = NamedMessages(context.ledger, context.pieces)
+    named = NamedMessages(context.ledger, context.jobs)
     readers = Readers(context)
     return [
         Consuming(context, delivery),
@@ -28,5 +28,5 @@ def queue_machines(context: ShardContext) -> list[Machine]:
         Producing(context, delivery, admin),
         Queries(context, delivery, readers),
         readers,
-        Ripening(context.ledger.state),
+        Ripening(context.ledger.state, context.jobs),
     ]

@@ -13,7 +13,7 @@ from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.handing_out import expiry_of
 from actors.queues.message_replies import READY_KEY, key_of, told
-from actors.shard.in_pieces import Many
+from actors.runtime.work import Steps
 from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
 from quorate.protocol import TIME_MAX_S, Action, ErrorWord, MoveReply, done
@@ -62,47 +62,25 @@ def _own_key(message: Message) -> str | None:
     return None if is_of_all(message) else message.key
 
 
-class _Moves(Many):
-    """A move that is under way: so many `stayed`, the first of them for that reason. `next`: see the reply."""
+class _Moves:
+    """A move that is under way: so many messages are `done` and `stayed`, the first of these for the reason `why`.
 
-    def __init__(
-        self, call: Call, ids: list[int], some: Callable[[Many, list[int]], None], end: Callable[[Many], None]
-    ) -> None:
-        super().__init__(call, ids, some, end)
-        self.stayed = 0
-        self.why: str | None = None
-        self.next: str | None = None
-
-
-class _FirstMoves(_Moves):
-    """A move of the first `count`, whichever they are: so many were `looked` at, the last of them stood at `seen`.
-
-    `piece`: so many are to be looked at now, which nobody has in hand. `is_over`: no more are.
+    Of one of the first `count`, whichever they are, so many were `looked` at, the last of them stood at `seen`.
+    `is_over`: no more are.
     """
 
-    def __init__(self, call: Call, some: Callable[[Many, list[int]], None], end: Callable[[Many], None]) -> None:
-        super().__init__(call, [], some, end)
-        after = call.request.after
-        self.seen = None if after is None else key_of(after)
-        self.looked = self.piece = 0
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.done = self.stayed = self.looked = 0
+        self.why: str | None = None
+        self.seen = None if call.request.after is None else key_of(call.request.after)
         self.is_over = False
-
-    @property
-    def size(self) -> int:
-        """As many as are looked at."""
-        return MOVE_SCAN
-
-    def go_on(self, count: int) -> bool:
-        """Look at the next."""
-        self.piece = count
-        self._some(self, [])
-        return self.is_over
 
 
 class _Looked:
     """The first messages of the queue, behind those that were seen, that nobody has in hand."""
 
-    def __init__(self, moves: _FirstMoves, origin: QueueState, live: LiveMessages) -> None:
+    def __init__(self, moves: _Moves, origin: QueueState, live: LiveMessages) -> None:
         self._moves = moves
         self._origin = origin
         self._live = live
@@ -136,7 +114,7 @@ class Moving(Machine):
         self._context = context
         self._ledger = context.ledger
         self._delivery = delivery
-        self._pieces = context.pieces
+        self._jobs = context.jobs
 
     def actions(self) -> dict[int, Callable[[Call], None]]:
         """Its table."""
@@ -160,28 +138,34 @@ class Moving(Machine):
         if request.after is not None and key_of(request.after) is None:
             return ledger.refuse_field(call, "after", "is not what a reply to move called next")
         if request.msg_id is None and request.msg_ids is None:
-            return self._pieces.begin(_FirstMoves(call, self._move_first, self._moved))
+            return self._jobs.begin(call, self._move_first(_Moves(call), request.queue))
         ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
-        return self._pieces.begin(_Moves(call, list(dict.fromkeys(ids)), self._move_some, self._moved))
+        return self._jobs.begin(call, self._move_named(_Moves(call), request.queue, list(dict.fromkeys(ids))))
 
-    def _move_first(self, moves: Many, ids: list[int]) -> None:
-        """Move the next of the first `count`, whichever they are."""
-        assert isinstance(moves, _FirstMoves)
-        request, state = moves.call.request, self._ledger.state
-        origin = state.queues.get(request.queue or "")
-        if origin is None:  # it went between two pieces
-            moves.seen, moves.is_over = None, True
-        else:
-            self._move(moves, islice(_Looked(moves, origin, state.messages), moves.piece))
-        moves.is_over = moves.is_over or moves.done == request.count
-        moves.next = None if moves.seen is None else told(moves.seen)
+    def _move_first(self, moves: _Moves, name: str) -> Steps:
+        """Move the first `count` that nobody has in hand, whichever they are."""
+        state, count = self._ledger.state, moves.call.request.count
+        while not moves.is_over:
+            origin = state.queues.get(name)
+            if origin is None:  # it went between two pieces
+                moves.seen = None
+                break
+            self._move(moves, islice(_Looked(moves, origin, state.messages), self._jobs.piece))
+            if moves.done == count:
+                break
+            if not moves.is_over:
+                yield
+        self._moved(moves, None if moves.seen is None else told(moves.seen))
 
-    def _move_some(self, moves: Many, ids: list[int]) -> None:
+    def _move_named(self, moves: _Moves, name: str, ids: list[int]) -> Steps:
         """Move those that are in the queue, and in nobody's hands."""
-        assert isinstance(moves, _Moves)
-        name, live = moves.call.request.queue, self._ledger.state.messages
-        found = [live.get(msg_id) for msg_id in ids]
-        self._move(moves, [one for one in found if one is not None and one.queue == name and one.place in MOVABLE])
+        live, piece = self._ledger.state.messages, self._jobs.piece
+        for at in range(0, len(ids), piece):
+            if at:
+                yield
+            found = [live.get(msg_id) for msg_id in ids[at : at + piece]]
+            self._move(moves, [one for one in found if one is not None and one.queue == name and one.place in MOVABLE])
+        self._moved(moves, None)
 
     def _move(self, moves: _Moves, messages: Iterable[Message]) -> None:
         """Move these, until there are so many as were asked for."""
@@ -202,10 +186,9 @@ class Moving(Machine):
             if isinstance(one, _Target) and one.messages:
                 self._append(call.request.queue or "", one, is_back=call.request.to is None)
 
-    def _moved(self, moves: Many) -> None:
-        assert isinstance(moves, _Moves)
+    def _moved(self, moves: _Moves, position: str | None) -> None:
         reply = done(moves.call.request, MoveReply, moved=moves.done, stayed=moves.stayed)
-        reply.reason, reply.next = moves.why, moves.next
+        reply.reason, reply.next = moves.why, position
         self._ledger.answer_when_committed(moves.call, reply)
 
     def _target(self, call: Call, message: Message, targets: dict[str, _Target | str]) -> _Target | str:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.messages.naming import naming_fault
 from actors.messages.rights import not_allowed
-from actors.shard.in_pieces import InPieces, Many
+from actors.runtime.work import Steps
+from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import ErrorWord, Request
@@ -24,18 +25,58 @@ NO_DELIVERY: Final = -1
 """Stands for the delivery of a message that the request says none of: no message was delivered so often."""
 
 
+class Many:
+    """What a call is about, which names messages: those `ids`, each of them once; and how far it is.
+
+    So many were `found` that its client may have, the first of them `first_id`, in that place and delivered so often;
+    were `flying`, if that was looked at; are `done`. `fault`: why some of it was left.
+    """
+
+    def __init__(self, call: Call, ids: list[int]) -> None:
+        self.call = call
+        self.ids = ids
+        self.found = self.flying = self.done = 0
+        self.first_id = self.first_deliveries = 0
+        self.first_place = Place.UNPLACED
+        self.deliveries: dict[int, int] | None = None
+        self.fault: str | None = None
+
+
+Some = Callable[[Many, list[int]], None]
+End = Callable[[Many], None]
+
+
 class NamedMessages:
-    """Of one shard. What is asked of many of them goes in `pieces`."""
+    """Of one shard. What is asked of many of them is a job."""
 
-    def __init__(self, ledger: Ledger, pieces: InPieces) -> None:
+    def __init__(self, ledger: Ledger, jobs: Jobs) -> None:
         self._ledger = ledger
-        self.pieces = pieces
+        self._jobs = jobs
 
-    def begin(self, call: Call, some: Callable[[Many, list[int]], None], end: Callable[[Many], None]) -> None:
+    def begin(self, call: Call, some: Some, end: End) -> None:
         """Do `some` to the messages that the request names, and then `end`."""
         ids = self.ids_of(call)
         if ids is not None:
-            self.pieces.begin(Many(call, ids, some, end))
+            self.do(Many(call, ids), some, end)
+
+    def do(self, many: Many, some: Some, end: End) -> None:
+        """Do `some` to a piece of those messages after the other, and then `end`."""
+        if len(many.ids) > self._jobs.piece:
+            return self._jobs.begin(many.call, self._steps(many, some, end))
+        before = self._ledger.state.trans_id
+        some(many, many.ids)
+        end(many)
+        if self._ledger.state.trans_id > before:
+            self._jobs.answered([many.call], before + 1)
+        return None
+
+    def _steps(self, many: Many, some: Some, end: End) -> Steps:
+        piece = self._jobs.piece
+        for at in range(0, len(many.ids), piece):
+            if at:
+                yield
+            some(many, many.ids[at : at + piece])
+        end(many)
 
     def ids_of(self, call: Call) -> list[int] | None:
         """Find the ids that the request names, each once: none, where no message has its key; None if it was

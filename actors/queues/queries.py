@@ -32,9 +32,6 @@ from storage.message import Message, weight
 from storage.queue_state import QueueState
 from storage.records import Place
 
-KINDS: Final = 3
-"""Of what is found in pieces: lists, sums and scans."""
-
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
 """Among so many messages that wait, those that expire while they are ready before them, delayed ones are looked for:
@@ -57,12 +54,11 @@ class Queries(Machine):
         self._delivery = delivery
         self._readers = readers
         self._state = ledger.state
-        self._summing = Summing(ledger, self._summed)
+        self._summing = Summing(ledger, context.jobs, self._summed)
         self._rows = QueueRows(ledger, delivery, self._summing)
-        self._listings = Listings(ledger, self._rows)
-        self._scanning = Scanning(ledger, context.view)
+        self._listings = Listings(ledger, context.jobs, self._rows)
+        self._scanning = Scanning(context)
         self._asked = context.asked
-        self._turn = 0
         self.view = context.view
 
     def actions(self) -> dict[int, Callable[[Call], None]]:
@@ -80,11 +76,6 @@ class Queries(Machine):
             Action.NODE_METRICS: self.measure,
             Action.NODE_STATUS: self.status,
         }
-
-    @property
-    def only_looks(self) -> bool:
-        """It makes no records."""
-        return True
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
@@ -124,38 +115,9 @@ class Queries(Machine):
     def list_queues(self, call: Call) -> None:
         """List some of the queues; with `sums` what all have together first, which tells rates, too."""
         if call.request.sums and Right.LOOK in call.principal.rights.everywhere:
-            self._summing.ask(self._ledger.now, call)
+            self._summing.ask(call)
         else:
             self._listings.ask(call)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return self._listings.has_more or self._summing.has_more or self._scanning.has_more
-
-    def go_on(self) -> None:
-        """Look at some more names for a list of very many, for sums, or for a scan: by turns."""
-        for _ in range(KINDS):
-            self._turn = (self._turn + 1) % KINDS
-            if self._turn == 0:
-                if self._summing.has_more:
-                    return self._summing.go_on(self._ledger.now)
-            elif self._turn == 1:
-                if self._listings.has_more:
-                    return self._listings.go_on()
-            elif self._scanning.has_more:
-                return self._scanning.go_on()
-        return None
-
-    def take_open(self) -> tuple[list[Call], list[Call]]:
-        """Hand over the lists, sums and scans that are not ready."""
-        return [], self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
-
-    def withdraw(self, call: Call) -> None:
-        """Do no more for a call that raised."""
-        self._listings.withdraw(call)
-        self._summing.withdraw(call)
-        self._scanning.withdraw(call)
 
     def leader(self, call: Call) -> None:
         """Who leads."""
@@ -308,7 +270,7 @@ class Queries(Machine):
     def measure(self, call: Call) -> None:
         """Make the queues' part of a node's numbers: of a shard that another node leads, nothing."""
         if self.view.leader_node_id == self.view.node_id:
-            self._summing.ask(self._ledger.now, call)
+            self._summing.ask(call)
         else:
             self._asked.append(StatusAsked(call, {"shard": self._state.messages.shard}))
 

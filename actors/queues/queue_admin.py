@@ -12,6 +12,7 @@ from msgspec import UnsetType
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
+from actors.runtime.work import Steps
 from actors.shard.machine import Machine, ShardContext
 from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, done
 from storage.message import Message
@@ -66,7 +67,6 @@ class QueueAdmin(Machine):
         self._ledger = context.ledger
         self._delivery = delivery
         self._state = context.ledger.state
-        self._clearings: list[_Clearing] = []
 
     def actions(self) -> dict[int, Callable[[Call], None]]:
         """Its table."""
@@ -82,22 +82,6 @@ class QueueAdmin(Machine):
         if self._delivery.idle.next_event_at <= self._ledger.now:
             for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
                 self._begin(None, name)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._clearings)
-
-    def take_open(self) -> tuple[list[Call], list[Call]]:
-        """Hand over the clears that are under way: uncertain."""
-        calls = [clearing.call for clearing in self._clearings if clearing.call is not None]
-        self._clearings.clear()
-        return calls, []
-
-    def go_on(self) -> None:
-        """Clear one more piece."""
-        if self._clearings:
-            self._clear_piece(self._clearings[0])
 
     def configure(self, call: Call) -> None:
         """Change a queue's settings, and make it if it is not there."""
@@ -175,9 +159,8 @@ class QueueAdmin(Machine):
     def _begin(self, call: Call | None, name: str) -> None:
         state = self._state
         before = message_id(state.trans_id + 1, state.messages.shard)
-        self._clearings.append(_Clearing(call, name, state.trans_id, before))
-        if len(self._clearings) == 1:
-            self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
+        # a small queue is cleared before the next request is looked at
+        self._context.jobs.begin(call, self._clear(_Clearing(call, name, state.trans_id, before)))
 
     def _next(self, clearing: _Clearing) -> list[Message]:
         """Take some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
@@ -209,8 +192,8 @@ class QueueAdmin(Machine):
                     break
         return found
 
-    def _clear_piece(self, clearing: _Clearing) -> None:
-        """Remove the next messages; at the end answer, and drop the queue if that was asked."""
+    def _clear(self, clearing: _Clearing) -> Steps:
+        """Remove its messages, answer, and drop the queue if that was asked."""
         while clearing.rest is None or clearing.rest:
             messages = self._next(clearing)
             if messages:
@@ -219,7 +202,7 @@ class QueueAdmin(Machine):
             queue = self._state.queues.get(clearing.queue)
             left = max(0 if queue is None else queue.size, len(clearing.rest or ()))
             if left > CLEAR_CHUNK or len(messages) == CLEAR_CHUNK:
-                return
+                yield
         call = clearing.call
         queue = self._state.queues.get(clearing.queue)
         if (call is None or call.request.action == Action.REMOVE) and queue is not None:
@@ -228,7 +211,6 @@ class QueueAdmin(Machine):
             else:
                 self._ledger.append(Remove(clearing.queue))
                 self._delivery.forget_queue(clearing.queue)
-        self._clearings.remove(clearing)
         if call is not None:
             self._ledger.answer_when_committed(call, done(call.request, Reply, count=clearing.removed))
 

@@ -8,6 +8,8 @@ through all queues, some of them in each turn, and then for a while of the log's
 
 from typing import Final
 
+from actors.runtime.work import Steps
+from actors.shard.jobs import CallJob, Jobs
 from actors.shard.machine import Machine
 from storage.state import ShardState
 
@@ -26,52 +28,50 @@ HELD_UP_MAX: Final = 100
 
 
 class Ripening(Machine):
-    """Of one state."""
+    """Of one state. Looks at its queues in `jobs`."""
 
-    def __init__(self, state: ShardState) -> None:
-        self._has_more = False
+    def __init__(self, state: ShardState, jobs: Jobs) -> None:
         self._state = state
-        self._is_in_round = False
+        self._jobs = jobs
+        self._job: CallJob | None = None
         self._next_at = 0.0
-        self._behind = ""
         self._held_up: dict[str, None] = {}
-
-    @property
-    def has_more(self) -> bool:
-        """Whether queues are to be looked at."""
-        return self._has_more
 
     def followed(self) -> None:
         """Note that the log has new records, and with them a time."""
         time = self._state.time
-        if time >= self._next_at:
-            self._has_more = self._is_in_round = True
+        begins = time >= self._next_at
+        if begins:
             self._next_at = time + max(ROUND_S, len(self._state.queues) / QUEUES_A_ROUND_S)
-        elif self._held_up:
-            self._has_more = True
+        if self._job is None and (begins or self._held_up):
+            self._job = self._jobs.add(None, self._look(is_round=begins))
 
-    def go_on(self) -> None:
-        """Look at some more queues, and at those again where a record had to be made first."""
-        if not self._has_more:
-            return
+    def _look(self, *, is_round: bool) -> Steps:
+        """Look at those queues again where a record had to be made first, and in a round at all others."""
         state, left, room = self._state, TURN_QUEUES, TURN_MESSAGES
         held_up, self._held_up = self._held_up, {}
         for name in held_up:
-            if name in state.queues:
+            while name in state.queues:
                 room -= self._ripen(name, room)
-        self._has_more = self._is_in_round or room <= 0
-        if not self._is_in_round:
-            return
-        for name in state.names.irange(self._behind, inclusive=(False, True)):
-            room -= self._ripen(name, room)
-            if room <= 0:
-                return
-            self._behind = name
-            left -= 1
-            if left <= 0:
-                return
-        self._behind = ""
-        self._has_more = self._is_in_round = False
+                if room > 0:
+                    break
+                yield
+                room = TURN_MESSAGES
+        behind, is_over = "", not is_round
+        while not is_over:
+            is_over = True
+            for name in state.names.irange(behind, inclusive=(False, True)):
+                room -= self._ripen(name, room)
+                left -= 1
+                if room > 0:
+                    behind = name
+                if room <= 0 or left <= 0:
+                    is_over = False
+                    break
+            if not is_over:
+                yield
+                left, room = TURN_QUEUES, TURN_MESSAGES
+        self._job = None
 
     def _ripen(self, name: str, room: int) -> int:
         state = self._state

@@ -9,7 +9,6 @@ what all queues have together. Whoever asks for it every few seconds makes the r
 nothing else is counted for it.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappush, heappushpop
 from itertools import islice
@@ -18,8 +17,10 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES
 from actors.queues.message_replies import state_of, view_of
+from actors.runtime.work import Steps
+from actors.shard.jobs import CallJob, Jobs
 from actors.shard.ledger import Ledger
-from actors.shard.node_view import NodeView
+from actors.shard.machine import ShardContext
 from quorate.actions import Right
 from quorate.protocol import MessageView, Reply, ScanReply, done
 from storage.message import Message, weight
@@ -83,26 +84,21 @@ class _Search:
 class Soonest:
     """`done` is called with each call and its messages, in the order of their times."""
 
-    def __init__(self, ledger: Ledger, done: Callable[[Call, list[Message]], None]) -> None:
-        self._state = ledger.state
+    def __init__(self, state: ShardState, done: Callable[[Call, list[Message]], None]) -> None:
+        self._state = state
         self._done = done
-        self._open: deque[_Search] = deque()
 
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._open)
+    def look(self, call: Call, place: int, count: int) -> Steps:
+        """Look for the first `count` in that place, at some queues in each piece, and answer."""
+        search = _Search(call, place, count)
+        while not call.client.is_gone and not self._look_on(search):
+            yield
+        live = self._state.messages
+        found = [live.get(-msg_id) for _, msg_id in sorted(search.best, reverse=True)]
+        self._done(call, [message for message in found if message is not None])
 
-    def ask(self, call: Call, place: int, count: int) -> None:
-        """Look for the first `count` in that place."""
-        self._open.append(_Search(call, place, count))
-
-    def go_on(self) -> None:
-        """Look at some more queues for the one that has waited longest; behind the last, answer."""
-        search = self._open.popleft()
-        if search.call.client.is_gone:
-            self._done(search.call, [])  # nobody reads it
-            return
+    def _look_on(self, search: _Search) -> bool:
+        """Look at some more queues; whether those were the last."""
         names, rights = self._state.names, search.call.principal.rights
         at = names.bisect_right(search.seen) if search.key is None else names.bisect_left(search.seen)
         room, some = SOONEST_LOOKED, list(names.islice(at, at + SOONEST_NAMES))
@@ -113,13 +109,8 @@ class Soonest:
             if rights.may(Right.LOOK, name):
                 room -= self._look(search, self._state.queues[name], room)
             if room <= 0:
-                break
-        if len(some) == SOONEST_NAMES or room <= 0:
-            self._open.append(search)
-            return
-        live = self._state.messages
-        found = [live.get(-msg_id) for _, msg_id in sorted(search.best, reverse=True)]
-        self._done(search.call, [message for message in found if message is not None])
+                return False
+        return len(some) < SOONEST_NAMES
 
     def _look(self, search: _Search, queue: QueueState, room: int) -> int:
         """Look at up to `room` of the queue's messages; how many there were. `key` tells where to go on."""
@@ -145,16 +136,6 @@ class Soonest:
         if looked == room and search.looked < SOONEST_LOOKED_MAX:
             search.key = (due_at, msg_id)
         return looked
-
-    def withdraw(self, call: Call) -> None:
-        """Do no more for a call that raised."""
-        self._open = deque([search for search in self._open if search.call is not call])
-
-    def take_open(self) -> list[Call]:
-        """Hand over the calls that are not answered; they do not go on."""
-        calls = [search.call for search in self._open]
-        self._open.clear()
-        return calls
 
 
 def oldest_ready(queue: QueueState) -> float | None:
@@ -211,81 +192,64 @@ class Sums:
 class Summing:
     """`done` is called with each call and the sums that it asked for."""
 
-    def __init__(self, ledger: Ledger, done: Callable[[Call, Sums], None]) -> None:
-        self._state = ledger.state
-        self._counting = ledger.counting
+    def __init__(self, ledger: Ledger, jobs: Jobs, done: Callable[[Call, Sums], None]) -> None:
+        self._ledger = ledger
+        self._jobs = jobs
         self._done = done
         self._looked_at = self._seconds = self._last_seconds = 0.0
         self._last = Sums(set())
-        self._open: Sums | None = None
-        self._finds_dead = True
-        self._seen = ""
-        self._waiting: list[Call] = []
+        self._job: CallJob | None = None
 
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return self._open is not None
-
-    def ask(self, now: float, call: Call) -> None:
-        """Answer at once from sums that are fresh, or when they are made (Unix s)."""
-        if self._open is None and 0 <= now - self._last.at < FRESH_S:
+    def ask(self, call: Call) -> None:
+        """Answer at once from sums that are fresh, or when they are made: for all at once that wait by then."""
+        now = self._ledger.now
+        if self._job is not None and self._job.calls:
+            self._job.calls.append(call)
+        elif 0 <= now - self._last.at < FRESH_S:
             self._done(call, self._last)
-            return
-        self._waiting.append(call)
-        if self._open is None:
+        else:
             seconds = now - self._looked_at
             self._looked_at, self._seconds = now, seconds if 0 < seconds < RATES_S else 0.0
-            self._open, self._seen = Sums(self._last.dead_letter_queues), ""
-            self._finds_dead = self._last.at == 0.0
-            self.go_on(now)
+            calls = [call]
+            self._job = self._jobs.begin_for(calls, self._sum(calls))
 
     def has_rates(self, now: float) -> bool:
         """Whether each queue's `came` and `left` are of now."""
         return self._last_seconds > 0 and now - self._looked_at < RATES_S
 
-    def go_on(self, now: float) -> None:
-        """Look at some more queues; behind the last, answer."""
-        sums, state = self._open, self._state
-        if sums is None:
-            return
-        names, queues = state.names, state.queues
-        at = names.bisect_right(self._seen)
-        some = list(names.islice(at, at + SUMMED_AT_ONCE))
-        is_last = len(some) < SUMMED_AT_ONCE
-        self._seen = "" if is_last else some[-1]
-        if self._finds_dead:  # before the first time: later it is known from the time before
-            for name in some:
-                sums.find_dead(queues[name])
-            if is_last:
-                self._finds_dead = False
-                sums.dead = set(sums.dead_letter_queues)
-            return
-        for name in some:
-            sums.add(queues[name])
-            totals = self._counting.of(name)
-            if totals is not None:
-                totals.look(self._seconds)
-        if not is_last:
-            return
-        sums.at = now
-        self._last, self._open, self._last_seconds = sums, None, self._seconds
-        waiting = self._waiting
-        while waiting:
-            self._done(waiting[0], sums)
-            del waiting[0]
+    def _sum(self, calls: list[Call]) -> Steps:
+        """Look at all queues, at some of them in each piece, and answer."""
+        sums, counting, queues = Sums(self._last.dead_letter_queues), self._ledger.counting, self._ledger.state.queues
+        if self._last.at == 0.0:  # before the first time: later it is known from the time before
+            for names in self._some_names():
+                for name in names:
+                    sums.find_dead(queues[name])
+                yield
+            sums.dead = set(sums.dead_letter_queues)
+        for names in self._some_names():
+            for name in names:
+                sums.add(queues[name])
+                totals = counting.of(name)
+                if totals is not None:
+                    totals.look(self._seconds)
+            if len(names) == SUMMED_AT_ONCE:
+                yield
+        sums.at = self._ledger.now
+        self._last, self._last_seconds, self._job = sums, self._seconds, None
+        while calls:
+            self._done(calls[0], sums)
+            del calls[0]
 
-    def withdraw(self, call: Call) -> None:
-        """Do no more for a call that raised."""
-        self._waiting = [one for one in self._waiting if one is not call]
-        if not self._waiting:
-            self._open = None
-
-    def take_open(self) -> list[Call]:
-        """Whose sums are not ready; they do not go on."""
-        waiting, self._waiting = self._waiting, []
-        self._open = None
-        return waiting
+    def _some_names(self) -> Iterator[list[str]]:
+        """Give the queues' names in order, some at a time, as they are then; the last list is shorter."""
+        names, seen = self._ledger.state.names, ""
+        while True:
+            at = names.bisect_right(seen)
+            some = list(names.islice(at, at + SUMMED_AT_ONCE))
+            yield some
+            if len(some) < SUMMED_AT_ONCE:
+                return
+            seen = some[-1]
 
 
 def view_for(call: Call, state: ShardState, message: Message) -> MessageView:
@@ -321,17 +285,12 @@ class _Scan:
 class Scanning:
     """Of one shard. Its replies are parked like all others."""
 
-    def __init__(self, ledger: Ledger, view: NodeView) -> None:
-        self._ledger = ledger
-        self._state = ledger.state
-        self._view = view
-        self._soonest = Soonest(ledger, self._soon)
-        self._open: deque[_Scan] = deque()
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._open) or self._soonest.has_more
+    def __init__(self, context: ShardContext) -> None:
+        self._ledger = context.ledger
+        self._state = context.ledger.state
+        self._view = context.view
+        self._jobs = context.jobs
+        self._soonest = Soonest(self._state, self._soon)
 
     def ask(self, call: Call) -> None:
         """Scan some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
@@ -346,34 +305,18 @@ class Scanning:
             if request.sort != "due" or not request.full or place is None:
                 reason = f"is {request.sort!r}: a scan is sorted by due, with full and one state, {' or '.join(PLACES)}"
                 return self._ledger.refuse_field(call, "sort", reason)
-            return self._soonest.ask(call, place, min(request.count or SCAN_DEFAULT, SOONEST_MAX))
-        if not isinstance(request.after or 0, int):
+            count = min(request.count or SCAN_DEFAULT, SOONEST_MAX)
+            self._jobs.add(call, self._soonest.look(call, place, count))
+        elif not isinstance(request.after or 0, int):
             return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
-        return self._open.append(_Scan(call))
+        else:
+            self._jobs.add(call, self._scan(_Scan(call)))
+        return None
 
-    def go_on(self) -> None:
-        """Answer whoever has waited longest, and look at some more of what is due next."""
-        if self._open:
-            scan = self._open[0]
-            reply = self._found(scan)
-            self._open.popleft()
-            if reply is None:
-                self._open.append(scan)
-            else:
-                self._ledger.answer_when_committed(scan.call, reply)
-        if self._soonest.has_more:
-            self._soonest.go_on()
-
-    def withdraw(self, call: Call) -> None:
-        """Do no more for a call that raised."""
-        self._open = deque([one for one in self._open if one.call is not call])
-        self._soonest.withdraw(call)
-
-    def take_open(self) -> list[Call]:
-        """Hand over the calls that are not answered; they do not go on."""
-        calls = [*[one.call for one in self._open], *self._soonest.take_open()]
-        self._open.clear()
-        return calls
+    def _scan(self, scan: "_Scan") -> Steps:
+        while (reply := self._found(scan)) is None:
+            yield
+        self._ledger.answer_when_committed(scan.call, reply)
 
     def _found(self, scan: "_Scan") -> Reply | None:
         """Look at the next piece; the reply, None: it goes on."""

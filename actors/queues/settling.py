@@ -7,8 +7,7 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.message_replies import STATE_NAMES
-from actors.queues.named_messages import NamedMessages, count_of, only
-from actors.shard.in_pieces import Many
+from actors.queues.named_messages import Many, NamedMessages, count_of, only
 from actors.shard.machine import Machine, ShardContext
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done, refusal
 from storage.message import Message, deliveries_in_all, is_buried, is_dropped, is_kept
@@ -91,7 +90,7 @@ class Confirming(Machine):
                 reply = _Reply(action=_CONFIRM, code=0, queue=request.queue, seq=request.seq, confirmed=1)
                 reply.msg_id = request.msg_id
                 return self._ledger.answer_when_committed(call, reply)
-        return self._named.pieces.begin(Many(call, ids, self._confirm_some_held, self._held_confirmed))
+        return self._named.do(Many(call, ids), self._confirm_some_held, self._held_confirmed)
 
     def _confirm_some_held(self, many: Many, ids: list[int]) -> None:
         request = many.call.request
@@ -301,10 +300,10 @@ class Settling(Machine):
         if ids is None:
             return None
         queues = self._ledger.state.queues
-        for name in self._in_flight(Many(call, ids, self._bury_some, self._buried), ids):
+        for name in self._in_flight(Many(call, ids), ids):
             if queues[name].dead_letter is None:
                 return self._ledger.refuse_field(call, "queue", f"{name!r} has no dead letter queue")
-        return self._named.pieces.begin(Many(call, ids, self._bury_some, self._buried))
+        return self._named.do(Many(call, ids), self._bury_some, self._buried)
 
     def _bury_some(self, many: Many, ids: list[int]) -> None:
         queues = self._ledger.state.queues

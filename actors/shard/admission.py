@@ -16,7 +16,7 @@ from actors.messages.mailboxes import ToRouter
 from actors.messages.rights import Principal, not_allowed
 from actors.shard.broker import Broker
 from actors.shard.failed_calls import FailedCalls
-from actors.shard.in_pieces import InPieces
+from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.owner_stage import OwnerStage
 from actors.shard.put_off import Departures, PutOff, StrangersSlice, some_are_strangers
@@ -31,14 +31,14 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 
 class Admission:
-    """Of one owner. `ledger` answers, `router` takes back, `pieces` has what is under way; the disk is full for the
+    """Of one owner. `ledger` answers, `router` takes back, `jobs` is what is under way; the disk is full for the
     reason `disk_full`, with so much room left, of which the last `low_bytes` are for what nobody asked for.
     `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any. `failed`:
     the calls that raised.
     """
 
     ledger: Ledger
-    pieces: InPieces
+    jobs: Jobs
     router: Mailbox[ToRouter]
 
     goes_behind: Callable[[list[Call]], bool]
@@ -57,7 +57,7 @@ class Admission:
     @property
     def has_calls(self) -> bool:
         """Whether calls were put off, or strangers' are under way."""
-        return self._put_off.has_any or self.pieces.has_strangers
+        return self._put_off.has_any or bool(self.jobs.strangers.jobs)
 
     @property
     def has_more(self) -> bool:
@@ -106,14 +106,14 @@ class Admission:
         It comes behind what was admitted. Who is gone comes first: what others ask would leave no time for that.
         """
         self._departures.go_on(lambda client: self._forget(client, broker))
-        put_off, pieces, part = self._put_off, self.pieces, self._part
+        put_off, jobs, part = self._put_off, self.jobs.strangers.jobs, self._part
         begins = put_off.has_strangers and self._stage.serves
-        if not begins and not pieces.has_strangers:
+        if not begins and not jobs:
             return
         at = part.begin()
         while part.has_time:
-            if pieces.has_strangers:
-                pieces.go_on_stranger()
+            if jobs:
+                broker.go_on_stranger()
             elif begins and put_off.has_strangers:
                 for call in self._writable([put_off.take_stranger()]):
                     broker.execute(call)
@@ -170,7 +170,7 @@ class Admission:
         """
         client, principal = message.client, message.principal
         reads = broker.rejudge(client, principal)
-        self.pieces.rejudge(client, principal, lambda calls: self._allowed(calls, client, principal))
+        self.jobs.rejudge(client, principal)
         if self._held:
             self._held = self._allowed(self._held, client, principal)
         if self._put_off.has_any:

@@ -13,7 +13,7 @@ from actors.shard.clocks import LeaderClock
 from actors.shard.failed_calls import FAILED, Failure
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
 from actors.shard.node_view import Limits
-from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, WRITES
+from quorate.actions import DONE_BY_SHARDS, NEEDS_SPACE, WRITES
 from quorate.protocol import Action, Code, ErrorWord, refusal
 
 Machines = Callable[[ShardContext], list[Machine]]
@@ -30,7 +30,7 @@ class Broker:
     def __init__(self, context: ShardContext, machines: Machines) -> None:
         self.context = context
         self.ledger = context.ledger
-        self.pieces = context.pieces
+        self.jobs = context.jobs
         self.clock = LeaderClock(self.ledger.now)
         self.machines = [*machines(context), Asking(context)]
         self.disk_full: str | None = None
@@ -93,7 +93,7 @@ class Broker:
         for call in calls:
             for machine in self.machines:
                 machine.withdraw(call)
-            self.pieces.withdraw(call)
+            self.jobs.withdraw(call)
             asked[:] = [one for one in asked if one.call is not call]
             if not self.ledger.has_answer(call):
                 self.ledger.answer(call, refusal(call.request, ErrorWord.INTERNAL, FAILED))
@@ -103,7 +103,7 @@ class Broker:
         """Note that records up to `trans_id` are committed."""
         self.begin(now)
         placeable = self.ledger.commit(trans_id)
-        self.pieces.committed(trans_id)
+        self.jobs.committed(trans_id)
         if placeable:
             for machine in self.machines:
                 machine.committed(placeable)
@@ -144,25 +144,23 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        for machine in self.machines:  # asked behind every message; a generator costs more, compiled
-            if machine.has_more:
-                return True
-        return self.pieces.has_known
+        return bool(self.jobs.known.jobs)
 
     def go_on(self, now: float) -> None:
-        """Do one more piece of work that was cut into pieces."""
+        """Do more of the calls that take several turns."""
         self.ledger.set_time(now)
-        call = self.pieces.go_on()
-        if call is not None:
-            self.execute(call)
-        for machine in self.machines:
-            try:
-                machine.go_on()
-            except Exception as error:
-                if not machine.only_looks:
-                    raise
-                uncertain, undone = machine.take_open()
-                self._end_failed([*uncertain, *undone], error)
+        self.jobs.known.go_on()
+        self._end_failed_jobs()
+
+    def go_on_stranger(self) -> None:
+        """Do one piece more of what a stranger asked for."""
+        self.jobs.strangers.go_on()
+        self._end_failed_jobs()
+
+    def _end_failed_jobs(self) -> None:
+        for job in self.jobs.take_failed():
+            assert job.error is not None
+            self._end_failed(job.calls, job.error)
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
@@ -205,16 +203,11 @@ class Broker:
 
         Records up to `logged` have left for the log; this node does not lead any more.
         """
-        uncertain, undone = self.pieces.take_open(logged)
-        begun = set(self.pieces.take_begun(logged))
-        for machine in self.machines:
-            of_machine = machine.take_open()
-            uncertain += of_machine[0]
-            undone += of_machine[1]
+        uncertain, undone = self.jobs.take_open(logged)
+        begun = set(self.jobs.take_begun(logged))
         undone += self._own_writes.take_all()
         for trans_id, call, reply in self.ledger.take_open():
-            action = call.request.action
-            is_write = action in WRITES and reply.code == Code.OK
-            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or call in begun)
+            is_write = call.request.action in WRITES and reply.code == Code.OK
+            is_uncertain = is_write and (trans_id <= logged or call in begun)
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone

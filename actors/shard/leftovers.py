@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.runtime.loop_actor import LoopActor
+from actors.runtime.work import Job, Steps
 from actors.shard.admission import Admission
 from actors.shard.machine import WaitingCalls
 from quorate.protocol import ErrorWord
-from storage.applying import Applying
+from storage.applying import applying
 from storage.entry import StoredEntry
 from storage.state import ShardState
 
@@ -43,40 +44,33 @@ class Interlude:
         if after == state.trans_id:
             then(True)
             return
-        work = state.undoing(after)
-        if work is None:
+        steps = state.undoing(after, self._piece)
+        if steps is None:
             then(False)
-        elif work.count <= self._piece:
-            while not work.go_on(work.count):
-                pass
-            then(True)
         else:
-            self._begin(lambda: work.go_on(self._piece), lambda: then(True))
+            self.do(steps, lambda: then(True))
 
     def follow(self, state: ShardState, entries: list[StoredEntry], then: Callable[[], None]) -> None:
         """Apply committed entries, which follow what is there, until it is late; and go on with that in other turns."""
-        work, is_late = Applying(state, entries), self._owner.runtime.is_late
-        self.do(lambda: work.go_on(is_late), then)
+        self.do(applying(state, entries, self._owner.runtime.is_late), then)
 
-    def do(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
-        """One piece with each call of `go_on`, the first at once, until it says that it is done; and `then`."""
-        if go_on():
+    def do(self, steps: Steps, then: Callable[[], None]) -> None:
+        """Do one piece, and the others in turns to come; and `then`."""
+        job = Job(steps)
+        if job.step():
             then()
-        else:
-            self._begin(go_on, then)
-
-    def _begin(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
+            return
         self.is_on = True
         self._owner.pause()
-        self._owner.runtime.call_later(0.0, lambda: self._go_on(go_on, then))
+        self._owner.runtime.call_later(0.0, lambda: self._go_on(job, then))
 
-    def _go_on(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
+    def _go_on(self, job: Job, then: Callable[[], None]) -> None:
         """One piece more; behind the last, the owner hears what was said to it meanwhile."""
         owner = self._owner
         if owner.has_ended:
             return
-        if not go_on():
-            owner.runtime.call_later(0.0, lambda: self._go_on(go_on, then))
+        if not job.step():
+            owner.runtime.call_later(0.0, lambda: self._go_on(job, then))
             return
         self.is_on = False
         then()

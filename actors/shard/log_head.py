@@ -6,10 +6,13 @@ says waits for that. A follower's is committed, unless the node has just stopped
 has caught up with it. It is looked up in pieces.
 """
 
+from collections.abc import Generator
+
 from actors.messages.checkpoints import DescribeHead, HeadDescribed, ReadersMoved
 from actors.shard.ledger import Ledger
 from storage.records import ReaderPosition
-from storage.trimming import Describing
+from storage.state import ShardState
+from storage.trimming import Trim, describing
 
 
 class HeadRows:
@@ -17,7 +20,8 @@ class HeadRows:
 
     def __init__(self) -> None:
         self._asked: DescribeHead | None = None
-        self._describing: Describing | None = None
+        self._describing: Generator[None, None, Trim] | None = None
+        self._state: ShardState | None = None
         self._ready: list[HeadDescribed | ReadersMoved] = []
         self.is_ready = False
         self.readers: dict[str, ReaderPosition] | None = None
@@ -42,21 +46,26 @@ class HeadRows:
         if asked is None or (not is_leading and not ledger.is_settled):
             self._describing = None
             return
-        describing = self._describing
-        if describing is None or describing.state is not state:
+        steps = self._describing
+        if steps is None or self._state is not state:
             if not state.stretches.drop_trimmed(asked.trimmed):
                 return  # LMDB holds another log by now, whose state is on its way
             stretch = state.stretches.first(asked.until)
             if stretch is None:
                 self._settled(asked, HeadDescribed(asked, None, state.trans_id))
                 return
-            self._describing = describing = Describing(stretch, state)
-        if not describing.go_on():
+            self._describing = steps = describing(stretch, state)
+            self._state = state
+        try:
+            next(steps)
+        except StopIteration as end:
+            trim: Trim = end.value
+        else:
             return
-        self._describing = None
+        self._describing = self._state = None
         if state.facts.readers is not self.readers:
             self.readers_moved(ledger)  # who reads is said before what may go
-        described = HeadDescribed(asked, describing.described(), state.trans_id)
+        described = HeadDescribed(asked, trim, state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
 
     def _settled(self, asked: DescribeHead, described: HeadDescribed) -> None:

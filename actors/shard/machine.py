@@ -11,7 +11,7 @@ from typing import Protocol
 from actors.messages.call import Call, Client
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import Principal
-from actors.shard.in_pieces import InPieces
+from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.node_view import Limits, NodeView
 from actors.shard.own_writes import OwnWrites
@@ -25,7 +25,7 @@ Asked = LogAsked | ClusterAsked | StatusAsked
 class ShardContext:
     """What the machines of one shard share: the state's `ledger`, what its owner knows of the node (`view`), `limits`.
 
-    `pieces`: calls about many messages that are under way. `own_writes`: what is answered before its commit, and the
+    `jobs`: calls that take several turns. `own_writes`: what is answered before its commit, and the
     reads that wait for that. `asked`: questions for the Replicator; the owner sends and empties them.
     `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too. `committed`: see `Ledger`.
     """
@@ -43,7 +43,7 @@ class ShardContext:
         self.ledger.set_time(max(state.time, state.placed_at))
         self.view = view
         self.leases_are_committed = leases_are_committed
-        self.pieces = InPieces(self.ledger, limits.settle_piece)
+        self.jobs = Jobs(self.ledger, limits.settle_piece)
         self.own_writes = OwnWrites()
         self.asked: list[Asked] = []
         self.set_limits(limits)
@@ -72,19 +72,9 @@ class Machine:
         return {}
 
     @property
-    def only_looks(self) -> bool:
-        """Whether it makes no records in `go_on`: what raises there then ends its open calls and not the worker."""
-        return False
-
-    @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds); `NEVER` if nothing is to be waited for."""
         return NEVER
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return False
 
     def begin(self) -> None:
         """Begins a turn of the loop."""
@@ -97,9 +87,6 @@ class Machine:
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's time, as much as one turn does."""
-
-    def go_on(self) -> None:
-        """Do one more piece of work that was cut into pieces."""
 
     def limits_changed(self) -> None:
         """Note that the context has new limits."""
@@ -116,10 +103,6 @@ class Machine:
 
     def rejudge(self, client: Client, principal: Principal) -> None:
         """Refuses what the client waits for and has no right to any more: it is that principal now."""
-
-    def take_open(self) -> tuple[list[Call], list[Call]]:
-        """Hand over the calls that are under way, which do not go on: uncertain ones, and those certainly not done."""
-        return [], []
 
     def take_waiting(self) -> WaitingCalls | None:
         """Hand over the calls that wait for something to happen: nothing does here any more."""

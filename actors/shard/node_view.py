@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from actors.messages.peers import LeaderChanged
-from actors.shard.in_pieces import SETTLE_PIECE
+from actors.shard.jobs import SETTLE_PIECE
 from storage.queue_state import ORIGINAL, NewQueue
 
 KEPT_MAX: Final = 100_000

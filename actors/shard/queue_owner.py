@@ -35,6 +35,7 @@ from actors.messages.mailboxes import ToCheckpointer, ToQueueOwner, ToReplicator
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
+from actors.runtime.work import Steps
 from actors.shard.admission import READS_AGAIN, STOPS, Admission
 from actors.shard.appending import Appender, Appending, AppendingLimits
 from actors.shard.broker import Broker, Machines
@@ -204,8 +205,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._ledger = self._broker.ledger
         self._ledger.level = level
         self._appender.ledger = self._admission.ledger = self._ledger
-        self._admission.pieces = self._broker.pieces
-        self._broker.pieces.is_late = self.runtime.is_late
+        self._admission.jobs = self._broker.jobs
+        self._broker.jobs.known.is_late = self.runtime.is_late
         if self.runtime.watcher is not None:
             self.runtime.watcher("state", (state, self._ledger.now))
 
@@ -365,12 +366,15 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._appender.rest()  # what left now would count as logged, and calls that are certainly not done as unknown
         ledger = self._ledger
 
-        def commit() -> bool:
-            self._commit_some()
-            self._send()
-            return ledger.committed >= ledger.committable
+        def commit() -> Steps:
+            while True:
+                self._commit_some()
+                self._send()
+                if ledger.committed >= ledger.committable:
+                    return
+                yield
 
-        self._interlude.do(commit, lambda: self._stop_leading(message))
+        self._interlude.do(commit(), lambda: self._stop_leading(message))
 
     def _stop_leading(self, message: Deposed) -> None:
         who = f"node {message.leader}" if message.leader else "another node"

@@ -15,7 +15,7 @@ from actors.messages.checkpoints import HeadDescribed, StagePart
 from actors.messages.log import Deposed, Drain, LogCut, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
-from storage.applying import Applying
+from storage.applying import apply_now
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
 from storage.message_ids import newest_record
@@ -161,10 +161,10 @@ class Observer:
         said = ShardState(self._shard)
         for first, (last, data) in sorted(self.committed.items()):
             if first == said.trans_id + 1 and last <= min(state.trans_id, log.committed):
-                Applying(said, [StoredEntry(first, last, 0, data)]).go_on(lambda: False)
+                apply_now(said, [StoredEntry(first, last, 0, data)])
         for stored in log.tail.behind(said.trans_id, up_to=state.trans_id):
             fresh = StoredEntry(stored.first_trans_id, stored.last_trans_id, 0, stored.data)
-            Applying(said, [fresh]).go_on(lambda: False)
+            apply_now(said, [fresh])
         self.compare(node_id, state, time, said)
 
     def compare(self, node_id: int, state: ShardState, time: float, said: ShardState) -> None:

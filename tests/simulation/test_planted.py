@@ -42,7 +42,7 @@ from storage.queue_state import QueueState
 from storage.records import Bury, Clear, Confirm, Expire, Extend, Place, Produce
 from storage.state import ShardState
 from storage.trimming import Trim
-from storage.undo import Undo, Undoing
+from storage.undo import Undo
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
 from tests.storage.memory import MemoryWrites
@@ -309,7 +309,7 @@ def _undone_but_for_one(patch: pytest.MonkeyPatch) -> None:
 
 def _not_undone(patch: pytest.MonkeyPatch) -> None:
     """A node that has led takes its state for the log's, wherever that ends."""
-    patch.setattr(Undoing, "go_on", lambda self, count: True)
+    patch.setattr(ShardState, "undoing", lambda self, after, piece=0: iter(()))
 
 
 def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from storage.applying import LOOK_EVERY, Applying
+from storage.applying import LOOK_EVERY, apply_now, applying
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries
 from storage.records import Confirm, Produce
@@ -22,13 +22,9 @@ def entries() -> list[StoredEntry]:
     return [*first, *second]
 
 
-def late(answers: list[bool]) -> Any:
-    return lambda: answers.pop(0) if answers else False
-
-
 def whole() -> ShardState:
     state = ShardState()
-    Applying(state, entries()).go_on(late([]))
+    apply_now(state, entries())
     return state
 
 
@@ -38,26 +34,23 @@ def shown(state: ShardState) -> Any:
 
 def test_all_at_once() -> None:
     state = ShardState()
-    assert Applying(state, entries()).go_on(late([]))
+    apply_now(state, entries())
     assert shown(state) == shown(whole())
 
 
 def test_some_in_each_piece() -> None:
     state = ShardState()
-    following = Applying(state, entries())
-    seen = []
-    while not following.go_on(late([True])):
-        seen.append(state.trans_id)
+    seen = [state.trans_id for _ in applying(state, entries(), lambda: True)]
     assert seen == [*range(LOOK_EVERY, PRODUCED, LOOK_EVERY), PRODUCED]
     assert shown(state) == shown(whole())
 
 
 def test_what_the_state_has_is_passed_over() -> None:
     state = whole()
-    assert Applying(state, entries()).go_on(late([True] * 9)) is False, "it is asked behind each entry"
+    assert len([*applying(state, entries(), lambda: True)]) == 1, "it is asked between two entries"
     assert shown(state) == shown(whole())
 
 
 def test_a_gap_is_a_fault_of_ours() -> None:
     with pytest.raises(AssertionError):
-        Applying(ShardState(), entries()[1:]).go_on(late([]))
+        apply_now(ShardState(), entries()[1:])

@@ -4,8 +4,8 @@ from storage.message import Message
 from storage.message_ids import message_id
 from storage.records import Confirm, Deliver
 from storage.state import ShardState
-from storage.stretches import STRETCH_BYTES, STRETCH_IDS
-from storage.trimming import PIECE_BYTES, PIECE_ROWS, Describing, trim_now
+from storage.stretches import STRETCH_BYTES, STRETCH_IDS, Stretch
+from storage.trimming import PIECE_BYTES, PIECE_ROWS, Trim, describing, trim_now
 
 
 class Shard:
@@ -38,11 +38,15 @@ class Shard:
         self.entry(Deliver("q", [message.msg_id], [message.last or number], [5.0], [1]))
 
 
-def pieces(describing: Describing) -> int:
-    count = 1
-    while not describing.go_on():
+def pieces(stretch: Stretch, state: ShardState) -> tuple[int, Trim]:
+    """Describe a stretch; in how many pieces."""
+    steps, count = describing(stretch, state), 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
         count += 1
-    return count
 
 
 def test_many_small_messages_take_many_pieces() -> None:
@@ -50,9 +54,8 @@ def test_many_small_messages_take_many_pieces() -> None:
     shard.produce(5 * PIECE_ROWS, each=100)
     stretch = shard.state.stretches.first(5 * PIECE_ROWS)
     assert stretch is not None
-    describing = Describing(stretch, shard.state)
-    assert pieces(describing) >= 5
-    until, vote_id, rows = describing.described()
+    count, (until, vote_id, rows) = pieces(stretch, shard.state)
+    assert count >= 5
     assert (until, vote_id) == (5 * PIECE_ROWS, 3)
     assert len(rows.messages) == 5 * PIECE_ROWS
     assert [name for name, row in rows.queues if row is not None] == ["q"]
@@ -64,9 +67,8 @@ def test_large_messages_are_described_some_at_a_time_and_a_stretch_ends_where_it
     shard.produce(100, size, each=5)
     stretch = shard.state.stretches.first(100)
     assert stretch is not None
-    describing = Describing(stretch, shard.state)
-    assert pieces(describing) >= STRETCH_BYTES // PIECE_BYTES
-    rows = describing.described().rows
+    count, (_, _, rows) = pieces(stretch, shard.state)
+    assert count >= STRETCH_BYTES // PIECE_BYTES
     described = sum(len(row) for _, row in rows.messages)
     assert STRETCH_BYTES < described < STRETCH_BYTES + 6 * size
     assert stretch.until == len(rows.messages), "whole entries"
@@ -91,9 +93,8 @@ def test_an_entry_of_any_size_is_described_whole_but_not_in_one_piece() -> None:
     shard.produce(100, 200_000, each=100)
     stretch = shard.state.stretches.first(100)
     assert stretch is not None
-    describing = Describing(stretch, shard.state)
-    assert pieces(describing) > 10
-    trim = describing.described()
+    count, trim = pieces(stretch, shard.state)
+    assert count > 10
     assert (trim.until, len(trim.rows.messages)) == (100, 100)
 
 

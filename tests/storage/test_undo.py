@@ -46,10 +46,10 @@ def undo_to(state: ShardState, after: int) -> bool:
     """Make the state what it was behind record `after`, at once. False: it can't be, and is as it was."""
     if after == state.trans_id:
         return True
-    work = state.undoing(after)
-    if work is None:
+    steps = state.undoing(after)
+    if steps is None:
         return False
-    while not work.go_on():
+    for _ in steps:
         pass
     return True
 

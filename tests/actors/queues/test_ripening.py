@@ -3,6 +3,8 @@
 import pytest
 
 from actors.queues.ripening import HELD_UP_MAX, ROUND_S, TURN_MESSAGES, TURN_QUEUES, Ripening
+from actors.shard.jobs import Jobs
+from actors.shard.ledger import Ledger
 from storage.message_ids import message_id, named
 from storage.records import Clear, Configure, Deliver, Expire, Place, Produce, Remove
 from storage.state import ShardState
@@ -22,13 +24,19 @@ def shard(queues: int, each: int, due_in: float = 10.0) -> ShardState:
     return state
 
 
+def ripening_of(state: ShardState) -> Ripening:
+    jobs = Jobs(Ledger(state), 100)
+    jobs.known.is_late = lambda: True
+    return Ripening(state, jobs)
+
+
 def rounds(ripening: Ripening, state: ShardState, time: float) -> int:
     """Let the log come to that time; in how many turns that was followed."""
     state.time = time
     ripening.followed()
-    turns = 0
-    while ripening.has_more:
-        ripening.go_on()
+    turns, work = 0, ripening._jobs.known
+    while work.jobs:
+        work.go_on()
         state.check()
         turns += 1
     return turns
@@ -40,7 +48,7 @@ def ready(state: ShardState) -> int:
 
 def test_what_is_due_by_the_logs_time_is_ready_and_nothing_else() -> None:
     state = shard(3, 2)
-    ripening = Ripening(state)
+    ripening = ripening_of(state)
     assert rounds(ripening, state, NOW + 9.9) == 1
     assert ready(state) == 0
     rounds(ripening, state, NOW + 9.9 + ROUND_S)
@@ -49,7 +57,7 @@ def test_what_is_due_by_the_logs_time_is_ready_and_nothing_else() -> None:
 
 def test_it_looks_again_only_after_a_while_of_the_logs_time() -> None:
     state = shard(1, 1)
-    ripening = Ripening(state)
+    ripening = ripening_of(state)
     assert rounds(ripening, state, NOW + 9.5) == 1
     assert rounds(ripening, state, NOW + 9.5 + 0.9 * ROUND_S) == 0
     assert rounds(ripening, state, NOW + 9.5 + 1.1 * ROUND_S) == 1
@@ -63,7 +71,7 @@ def test_many_of_them_take_several_turns(queues: int, each: int, turns: int) -> 
     state = shard(queues, each)
     for index in range(queues):
         state.queue(f"q{index}")
-    assert rounds(Ripening(state), state, NOW + 60) == turns
+    assert rounds(ripening_of(state), state, NOW + 60) == turns
     assert ready(state) == queues * each
 
 
@@ -72,7 +80,7 @@ def test_a_message_that_somebody_holds_or_that_may_not_come_in_does_not_become_r
     first, second, third, _ = sorted(state.messages)
     state.follow(5, Deliver("q0", [first], [1], [NOW + 20], [1]), NOW)
     state.follow(6, Configure("q1", 0, 900.0, 60.0, 0, None, False, paused_in_at=NOW + 5), NOW + 5)
-    rounds(Ripening(state), state, NOW + 30)
+    rounds(ripening_of(state), state, NOW + 30)
     assert state.messages[first].place == Place.IN_FLIGHT, "that its time is over is for the leader to say"
     assert state.messages[third].place == Place.READY
     assert state.messages[second].place == Place.HELD
@@ -84,7 +92,7 @@ def test_what_expires_waits_for_its_record() -> None:
     trans_id = state.trans_id + 1
     gone = Produce("q0", message_id(trans_id, 0), b"", NOW, NOW, NOW + 50, 60.0, 0, None, marks={"expire": "drop"})
     state.follow(trans_id, gone, NOW)
-    rounds(Ripening(state), state, NOW + 200)
+    rounds(ripening_of(state), state, NOW + 200)
     assert state.messages[message_id(trans_id, 0)].place in (Place.READY_EXPIRING, Place.READY_FAR)
 
 
@@ -94,7 +102,7 @@ def test_what_stood_behind_what_has_expired_becomes_ready_with_the_record_that_s
     trans_id = state.trans_id + 1
     gone = message_id(trans_id, 0)
     state.follow(trans_id, Produce("q0", gone, b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"}), NOW)
-    ripening = Ripening(state)
+    ripening = ripening_of(state)
     rounds(ripening, state, NOW + 20)
     assert [message.place == Place.DELAYED for message in state.messages.values()] == [True, False]
     assert rounds(ripening, state, NOW + 20.05) == 1
@@ -113,7 +121,7 @@ def test_a_queue_that_is_gone_or_very_many_that_are_held_up_are_no_trouble() -> 
             f"q{index}", message_id(trans_id, 0), b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"}
         )
         state.follow(trans_id, first, NOW)
-    ripening = Ripening(state)
+    ripening = ripening_of(state)
     rounds(ripening, state, NOW + 20)
     for name in [*state.queues][:5]:
         ids, previous = named([one for one in state.messages.values() if one.queue == name])
@@ -131,7 +139,7 @@ def test_of_what_is_held_up_for_many_rounds_each_queue_is_remembered_once_and_al
         gone[name] = trans_id
         first = Produce(name, message_id(trans_id, 0), b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"})
         state.follow(trans_id, first, NOW)
-    ripening = Ripening(state)
+    ripening = ripening_of(state)
     for number in range(2 * HELD_UP_MAX):
         rounds(ripening, state, NOW + 20 + number * ROUND_S)
     time = state.time + 0.1 * ROUND_S

@@ -56,15 +56,14 @@ def test_what_stands_behind_very_many_that_end_first_is_found_in_pieces() -> Non
     shard.pass_time(972)  # they expire soon, and stand before what is due later
     assert scan(shard, "delayed", count=4) == late[:4]
     found: list[list[int]] = []
-    search = Soonest(shard.broker.ledger, lambda _, messages: found.append([one.msg_id for one in messages]))
+    soonest = Soonest(shard.state, lambda _, messages: found.append([one.msg_id for one in messages]))
     for is_gone in (False, True):
-        search.ask(Call(Request(23, state="delayed"), shard, 1000, NOBODY), Place.DELAYED, 5)
-        search.go_on()
-        assert search.has_more
+        search = soonest.look(Call(Request(23, state="delayed"), shard, 1000, NOBODY), Place.DELAYED, 5)
+        next(search)
         if is_gone:
             assert shard.ask(Action.REMOVE, queue="b")["count"] > 2 * SOONEST_LOOKED
-        while search.has_more:
-            search.go_on()
+        for _ in search:
+            pass
     assert found == [late, others]
 
 

@@ -15,7 +15,7 @@ from tests.actors.queues.shard import Shard
 def in_pieces(piece: int = 2) -> Shard:
     """A host that is late whenever it looks."""
     shard = Shard(settle_piece=piece)
-    shard.broker.pieces.is_late = lambda: True
+    shard.broker.jobs.known.is_late = lambda: True
     return shard
 
 
@@ -118,14 +118,14 @@ def open_calls(shard: Shard, logged: int) -> tuple[list[int], list[int]]:
     """The orders of the calls that the log may hold something of, and of those that it certainly does not."""
     uncertain, undone = shard.broker.take_open(logged)
     assert not shard.broker.has_more
-    assert not shard.broker.pieces.has_strangers
+    assert not shard.broker.jobs.strangers.jobs
     return sorted(call.order for call in uncertain), sorted(call.order for call in undone)
 
 
 def cut_calls() -> tuple[Shard, list[int]]:
     """Give the orders of calls about the messages of records 1 to 19, and none is committed: a confirm that is
-    answered, in records 20 to 22, a release whose first piece, record 23, is done, one that was not begun, a stranger's
-    confirm whose first piece is record 24, and a small one, record 25."""
+    answered, in records 20 to 22, a release whose first piece is record 23, another whose first is 24, a stranger's
+    confirm whose first is 25, and a small one, record 26."""
     shard = in_pieces()
     one = {"data": 1, "retry": 60}
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[one] * 4 + [{**one, "delay": 9}] * 15)["msg_ids"]
@@ -138,15 +138,14 @@ def cut_calls() -> tuple[Shard, list[int]]:
     shard.broker.go_on(shard.now)
     shard.broker.go_on(shard.now)
     shard.execute([release, later, strange, small])
-    assert shard.state.trans_id == 19 + 6
+    assert shard.state.trans_id == 19 + 7
     return shard, [call.order for call in (confirm, release, later, strange, small)]
 
 
 def test_the_log_may_hold_something_of_a_call_whose_first_piece_has_left_for_it() -> None:
-    for logged, begun in ((19, 0), (20, 1), (22, 1), (23, 2), (24, 3), (25, 4)):
-        shard, (confirm, release, later, strange, small) = cut_calls()
-        order = [confirm, release, strange, small]
-        assert open_calls(shard, logged) == (sorted(order[:begun]), sorted([*order[begun:], later])), logged
+    for logged, begun in ((19, 0), (20, 1), (22, 1), (23, 2), (24, 3), (25, 4), (26, 5)):
+        shard, order = cut_calls()
+        assert open_calls(shard, logged) == (sorted(order[:begun]), sorted(order[begun:])), logged
 
 
 def test_the_log_may_hold_one_queue_of_a_small_call_and_not_the_other() -> None:
@@ -175,20 +174,20 @@ def test_the_log_may_hold_one_queue_of_a_move_by_count_and_not_the_other() -> No
 
 def test_what_is_committed_of_a_call_that_was_cut_is_forgotten() -> None:
     shard, _ = cut_calls()
-    answered = shard.broker.pieces._answered
+    answered = shard.broker.jobs._answered
     assert [first for _, first, _ in answered] == [20]
     shard.commit()
     assert not answered
 
 
-def test_only_the_first_large_call_is_at_work() -> None:
+def test_large_calls_take_turns() -> None:
     shard = in_pieces()
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
     calls = [shard.call(Action.CONFIRM, msg_ids=ids[at : at + 4]) for at in (0, 4, 8)]
     shard.execute(calls)
-    assert len(shard.state.messages) == 10
+    assert [msg_id in shard.state.messages for msg_id in ids] == [False, False, True, True] * 3
     shard.broker.go_on(shard.now)
-    assert [msg_id in shard.state.messages for msg_id in ids[2:6]] == [False, False, True, True]
+    assert [msg_id in shard.state.messages for msg_id in ids[:8]] == [False] * 6 + [True] * 2
     shard.settle()
     assert [shard.replies[call.order]["confirmed"] for call in calls] == [4, 4, 4]
 
@@ -225,31 +224,15 @@ def test_who_is_refused_is_told_what_stood_there_when_it_was_looked_at() -> None
     assert (reply["error"], reply["msg_id"], reply["state"]) == ("not_in_flight", ids[0], "ready")
 
 
-def in_line(**second: Any) -> tuple[Shard, Any]:
-    """A large confirm is at work, and behind it stands another client's large call about six other messages."""
+def test_what_is_under_way_goes_on_by_what_its_client_may_do_now() -> None:
     shard = in_pieces()
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
-    call = shard.call(client=Shard(), msg_ids=ids[6:], **second)
-    shard.execute([shard.call(Action.CONFIRM, msg_ids=ids[:6]), call])
-    return shard, call
-
-
-def test_what_stands_in_line_is_not_done_for_a_client_that_is_gone_by_then() -> None:
-    shard, call = in_line(action=Action.MOVE, queue="q", to="other", create=True)
-    call.client.is_gone = True
+    mine, others = shard.call(Action.CONFIRM, msg_ids=ids[:6]), shard.call(Action.CONFIRM, Shard(), msg_ids=ids[6:])
+    shard.execute([mine, others])
+    shard.broker.jobs.rejudge(shard, Principal("none", Rights({})))
     shard.settle()
-    assert shard.replies[call.order]["error"] == "given_up"
-    assert shard.state.queues["q"].size == 6
-
-
-def test_what_stands_in_line_and_what_is_under_way_is_done_by_what_clients_may_do_now() -> None:
-    shard, call = in_line(action=Action.RELEASE)
-    pieces, may_nothing = shard.broker.pieces, Principal("none", Rights({}))
-    pieces.rejudge(shard, may_nothing, lambda calls: calls)
-    pieces.rejudge(call.client, may_nothing, lambda calls: [one for one in calls if one is not call])
-    shard.settle()
-    assert call.order not in shard.replies, "whoever judges refuses it"
-    assert shard.state.queues["q"].size == 10, "a piece of the one that was under way, and no more"
+    assert [shard.replies[call.order]["confirmed"] for call in (mine, others)] == [2, 6]
+    assert [*shard.state.messages] == ids[2:6], "a piece of it, and no more"
 
 
 @given(
@@ -326,10 +309,9 @@ def test_what_strangers_ask_for_goes_on_only_when_it_is_their_turn() -> None:
     shard.execute([call])
     shard.settle()
     assert not shard.broker.has_more
-    pieces = shard.broker.pieces
     left = [len(shard.state.messages)]
-    while pieces.has_strangers:
-        pieces.go_on_stranger()
+    while shard.broker.jobs.strangers.jobs:
+        shard.broker.go_on_stranger()
         left.append(len(shard.state.messages))
     assert left == [3, 1, 0]
     shard.settle()

@@ -100,7 +100,7 @@ def seen(shard: Shard) -> dict[str, Any]:
         "named": (lines.named, lines.named_by_strangers),
         "deadline": lines.next_deadline,
         "asked": len(shard.broker.context.asked),
-        "pieces": (shard.broker.pieces.has_known, shard.broker.pieces.has_strangers),
+        "jobs": (len(shard.broker.jobs.known.jobs), len(shard.broker.jobs.strangers.jobs)),
     }
 
 

@@ -14,7 +14,7 @@ from actors.messages.log import Apply, Deposed, Drain, Drained, Promoted
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.shard.admission import Admission
 from actors.shard.appending import AppendingLimits
-from actors.shard.in_pieces import InPieces
+from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.leftovers import LET_GO_MAX
 from actors.shard.node_view import Limits
@@ -435,7 +435,7 @@ def serving() -> OwnerStage:
 def admission_of(stage: OwnerStage, clock: Callable[[], float]) -> Admission:
     admission = Admission(stage, 0, clock)
     admission.ledger = Ledger(ShardState())
-    admission.pieces = InPieces(admission.ledger, 1)
+    admission.jobs = Jobs(admission.ledger, 1)
     return admission
 
 

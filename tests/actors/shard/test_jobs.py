@@ -80,9 +80,9 @@ def test_who_loses_the_lead_answers_once_whatever_was_under_way() -> None:
     ]
     owner.actor.actor_ref.tell(Execute(calls))
     in_one_turn(owner)
-    pieces = owner.actor._broker.pieces
-    assert pieces.has_known
-    assert pieces.has_strangers
+    jobs = owner.actor._broker.jobs
+    assert jobs.known.jobs
+    assert jobs.strangers.jobs
     logged = owner.actor._appender.machine.logged
     owner.tell(Deposed(logged, logged, 2))
     owner.crank(1.0)
@@ -96,7 +96,7 @@ def test_what_has_left_for_the_log_in_pieces_is_unknown_and_what_has_not_is_not_
     """Found by turning a line: which record was the first of those that a call had made mattered to no test."""
     for behind in (0, -1):
         shard = Shard(settle_piece=2)
-        shard.broker.pieces.is_late = lambda: True
+        shard.broker.jobs.known.is_late = lambda: True
         shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(6)], retry=60)
         shard.ask(Action.CONSUME, queue="q", count=6)
         ids = [*shard.state.messages]
@@ -104,7 +104,7 @@ def test_what_has_left_for_the_log_in_pieces_is_unknown_and_what_has_not_is_not_
         shard.execute([call])
         shard.execute([shard.call(Action.PRODUCE, queue="other", data=1)])
         shard.broker.go_on(shard.now)
-        assert shard.broker.pieces.has_known
+        assert shard.broker.has_more
         first = shard.state.trans_id
         uncertain, undone = shard.broker.take_open(first + behind)
         assert (call in uncertain, call in undone) == (behind == 0, behind != 0)

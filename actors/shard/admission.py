@@ -100,7 +100,7 @@ class Admission:
             self._part.others_ask()
         return self._writable(calls)
 
-    def execute_strangers(self, broker: Broker, is_late: Callable[[], bool]) -> None:
+    def execute_strangers(self, broker: Broker, execute: Callable[[Call], None], is_late: Callable[[], bool]) -> None:
         """Forget strangers that are gone, and have some of the others' calls done, as much as they have time for.
 
         It comes behind what was admitted. Who is gone comes first: what others ask would leave no time for that.
@@ -116,7 +116,7 @@ class Admission:
                 broker.go_on_stranger()
             elif begins and put_off.has_strangers:
                 for call in self._writable([put_off.take_stranger()]):
-                    broker.execute(call)
+                    execute(call)
             else:
                 break
             at = part.spent(at)

@@ -234,7 +234,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
                 self._admission.put_off(admitted[index + 1 :])
                 break
         if self._admission.has_more:
-            self._admission.execute_strangers(broker, runtime.is_late)
+            self._admission.execute_strangers(broker, broker.execute, runtime.is_late)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()

@@ -1,7 +1,6 @@
 """What arrives at one moment is more than a turn has time for: the rest is put off, and nothing of it is lost."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -467,7 +466,6 @@ def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before()
         return now[0]
 
     admission, client, crowd, done = admission_of(stage, clock), Somebody(), Somebody(), list[Call]()
-    broker: Any = SimpleNamespace(execute=done.append)
     admission.put_off([call_of(owner, crowd, UNKNOWN, number) for number in range(100, 160)])
     admission.put_off([call_of(owner, client, UNKNOWN, 1)])
     admission.put_off([call_of(owner, owner, KNOWN, number) for number in range(200, 400)])
@@ -478,7 +476,7 @@ def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before()
     assert stage.caught_up()
     while admission.has_more or admission._held:
         done.extend(admission.admit([]))
-        admission.execute_strangers(broker, lambda: False)
+        admission.execute_strangers(owner.actor._broker, done.append, lambda: False)
     assert [call.request.seq for call in done if call.client is client] == [1, 2]
 
 

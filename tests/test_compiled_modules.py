@@ -10,8 +10,11 @@ FOLDERS: Final = ("actors/queues", "actors/shard", "storage")
 OF_STRUCTS: Final = {"storage.entry", "storage.records", "storage.kinds", "storage.vote_file"}
 """They define Structs or tables of them, which mypyc leaves to the interpreter."""
 SELDOM: Final = {
+    "actors.queues.machines",
+    "actors.shard.failed_calls",
     "storage.disk",
     "storage.errors",
+    "storage.facts",
     "storage.log_reader",
     "storage.renewal",
     "storage.repair",

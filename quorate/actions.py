@@ -232,6 +232,9 @@ TABLE: Final = (
 
 BY_NUMBER: Final[dict[int, Facts]] = {facts.action: facts for facts in TABLE}
 WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
+AUDITED: Final = frozenset(f.action for f in TABLE if f.right in (Right.MANAGE, Right.OPERATE)) | {Action.MOVE}
+"""What is written down though it is allowed: it manages queues, or operates a node."""
+
 LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > BASE_LEVEL}
 """The actions that the oldest nodes do not know, each with its feature level."""
 

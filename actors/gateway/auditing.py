@@ -19,7 +19,7 @@ from actors.messages.call import Call
 from actors.messages.calls import Audit
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
-from quorate.actions import BY_NUMBER, CLUSTER_LOOKS, NAMES, Right
+from quorate.actions import AUDITED, CLUSTER_LOOKS, NAMES
 from quorate.protocol import Action, Request
 
 LINES_PER_S: Final = 50.0
@@ -30,9 +30,6 @@ ALLOWED_PER_S: Final = 2.0
 ALLOWED_MAX: Final = 1000
 """The same for what one principal was allowed. At this rate the files that are kept hold two days of it."""
 
-AUDITED: Final = frozenset(
-    facts.action for facts in BY_NUMBER.values() if facts.right in (Right.MANAGE, Right.OPERATE)
-) | {Action.MOVE}
 SET: Final = (
     *("max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused", "expires_after"),
     *("command", "queue", "to", "node_id", "shard", "reader", "key", "value", "msg_id", "count", "consumer"),

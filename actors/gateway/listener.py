@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from actors.gateway.access import AccessTable
-from actors.gateway.auditing import AUDITED, is_audited
+from actors.gateway.auditing import is_audited
 from actors.gateway.client_identities import ClientIdentities, address_of
 from actors.gateway.client_moves import MovingClients
 from actors.gateway.listener_limits import Datagrams, ListenerLimits, Move, ReachedLimits, Room, TurnedAway
@@ -32,7 +32,6 @@ from net.clients.reply_order import UNORDERED
 from net.clients.udp import DatagramClient
 from net.protocols import REDIRECTED, spoken
 from net.sockets import is_loopback
-from quorate.actions import About, about
 from quorate.authentication import NotAllowedReply
 from quorate.protocol import ErrorWord, Reply, Request, refusal
 
@@ -52,9 +51,6 @@ MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 """The errors of what is written down as done: what was refused has changed nothing."""
 
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
-
-_OF_CLIENT: Final = about(About.CLIENT)
-_AUDITED: Final = AUDITED
 
 
 class Listener(LoopActor[ToListener]):
@@ -154,7 +150,8 @@ class Listener(LoopActor[ToListener]):
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         """Send a client's request on, with all others of this turn."""
-        if request.action in _OF_CLIENT:
+        counts = self.counts.by_action.get(request.action, self.counts.other)
+        if counts.is_clients:
             self._hand_over()
             self.counts.answered(request.action, self._identities.asked(connection, order, request))
             if connection.account.is_known:
@@ -163,6 +160,7 @@ class Listener(LoopActor[ToListener]):
         if self._identities.is_refused(connection, order, request):
             return
         call = Call(request, connection, order, self._itself, principal=connection.principal)
+        call.counts = counts
         self._gather(call)
 
     def _gather(self, call: Call) -> None:
@@ -301,13 +299,14 @@ class Listener(LoopActor[ToListener]):
     def _answer(self, answers: list[Answer]) -> None:
         counts = self.counts
         counts.open_requests -= len(answers)
-        by_action, other = counts.by_action, counts.other
         now = self.runtime.monotonic()
         read_at, took_s, bucket = -1.0, 0.0, 0
         for call, reply in answers:
             client, request = call.client, call.request
-            action, error = request.action, reply.error
-            row = by_action.get(action, other)
+            error = reply.error
+            row = call.counts
+            if row is None:
+                row = counts.by_action.get(request.action, counts.other)
             if error is None:
                 row.done += 1
             else:
@@ -329,7 +328,7 @@ class Listener(LoopActor[ToListener]):
                 client.answer(call.order, request, reply)
             if error is not None:
                 self._refused(call, reply)
-            if action in _AUDITED and is_audited(request) and error in MAY_HAVE_CHANGED:
+            if row.is_audited and is_audited(request) and error in MAY_HAVE_CHANGED:
                 self._identities.note([(call, address_of(client), None)], error)
 
     def _refused(self, call: Call, reply: Reply) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from actors.messages.mailbox import Mailbox
+from actors.messages.measures import ActionCounts
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal
 from quorate.actions import UNLESS_GONE, WAITS
 from quorate.protocol import BATCH_MAX, ErrorWord, Reply, Request, refusal
@@ -43,6 +44,7 @@ class Call:
     `was_forwarded`: another node or worker has done it, and its reply came over a link.
     `read_at`: when a client's was read (monotonic s); 0 where nobody measures how long it takes.
     `was_late`: it was held, came back undone, or was read by a loop that had stood still: see `is_given_up`.
+    `counts`: where the Listener counts what becomes of it; None: nobody does.
     `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
 
     A plain class, since one is made for each request: compiled, it costs half of a Struct.
@@ -50,6 +52,7 @@ class Call:
 
     __slots__ = (
         "client",
+        "counts",
         "is_part",
         "is_single",
         "order",
@@ -88,6 +91,7 @@ class Call:
         self.was_forwarded = False
         self.was_late = returns > 0
         self.read_at = 0.0
+        self.counts: ActionCounts | None = None
 
 
 def consumes(call: Call) -> bool:

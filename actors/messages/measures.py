@@ -4,11 +4,12 @@ nanoseconds. The Listener writes them; who tells how the node is reads them, on 
 from typing import Any, Final
 
 from net.clients.held_bytes import HeldBytes
-from quorate.actions import NAMES, WAITS
+from quorate.actions import AUDITED, NAMES, WAITS, About, about
 from quorate.node_replies import RECORD_BOUNDS, SECOND_BOUNDS
 from quorate.protocol import ErrorWord
 
 _BOUNDS: Final[tuple[float, ...]] = SECOND_BOUNDS
+_OF_CLIENT: Final = about(About.CLIENT)
 
 LIMITS: Final = (
     *("max_connections", "max_open_requests", "max_held_bytes", "max_datagram_waiters"),
@@ -65,13 +66,16 @@ def of_records() -> Histogram:
 class ActionCounts:
     """Of one action: how often it was `done`, what it was refused for, and how long it took when it did not wait.
 
-    `may_wait`: a request for it may have a `wait`.
+    `may_wait`: a request for it may have a `wait`. `is_clients`: it is about the client alone, and the
+    Listener does it; `is_audited`: it may be one that is written down.
     """
 
-    __slots__ = ("done", "may_wait", "refused", "seconds")
+    __slots__ = ("done", "is_audited", "is_clients", "may_wait", "refused", "seconds")
 
-    def __init__(self, *, may_wait: bool = False) -> None:
+    def __init__(self, *, may_wait: bool = False, is_clients: bool = False, is_audited: bool = False) -> None:
         self.may_wait = may_wait
+        self.is_clients = is_clients
+        self.is_audited = is_audited
         self.done = 0
         self.refused: dict[str, int] = {}
         self.seconds = Histogram()
@@ -105,7 +109,12 @@ class ClientCounts:
         self.warnings: list[str] = []
         self.certificates: dict[str, float] = {}
         self.runs = ""
-        self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
+        self.by_action: dict[int, ActionCounts] = {
+            number: ActionCounts(
+                may_wait=number in WAITS, is_clients=number in _OF_CLIENT, is_audited=number in AUDITED
+            )
+            for number in NAMES
+        }
         self.other = ActionCounts()
         self.connections_begun = 0
         self.traffic = HeldBytes(0)

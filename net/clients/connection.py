@@ -129,7 +129,9 @@ class Connection:
     def is_quiet(self) -> bool:
         """Whether nothing is under way: a new connection on the same stream could go on from here."""
         reading = self._reading
-        is_held_up = self.open.count or self._waiting or reading.is_stalled or reading.is_paused or self._resting.is_on
+        is_held_up = (
+            self.open.count or self._waiting.count or reading.is_stalled or reading.is_paused or self._resting.is_on
+        )
         return (
             self._state is _OPEN
             and not is_held_up
@@ -187,12 +189,12 @@ class Connection:
         if found:
             self._patience.begin()
             large = session.large
-            if len(found) == 1 and not self._waiting and self._may_begin(found[0]):
+            if len(found) == 1 and not self._waiting.count and self._may_begin(found[0]):
                 self._take(found[0], large.get(0, 0) if large else 0)
             elif self._state is _OPEN or self._state is _ENDED:  # several, or behind others: one by one, as room is
                 self._waiting.add(found, large)
                 self._hand_on()
-                if self._waiting and self.account.is_over:
+                if self._waiting.count and self.account.is_over:
                     self._sink.room.overdrawn(self, 0)
         if session.has_more:
             self._hand_on()
@@ -264,21 +266,21 @@ class Connection:
         reading.is_cut = True
         taken = 0
         is_over = False
-        while waiting and not is_over and self._may_begin(waiting.first):
+        while waiting.count and not is_over and self._may_begin(waiting.first):
             found, size = waiting.take()
             self._take(found, size)
             taken += 1
             is_over = taken == TURN_MAX or (not taken % LOOK_EVERY and not self._sink.turn.has_time())
-        has_more = not waiting and self._guard.session.has_more
+        has_more = not waiting.count and self._guard.session.has_more
         is_cut = is_over or (has_more and not resting.is_on)  # when it has rested, it goes on
         goes_on = self._state is _OPEN or self._state is _ENDED
         reading.is_cut = is_cut and goes_on
         if reading.is_cut:
             self._sink.cut(self)
         if goes_on:
-            is_too_much = bool(waiting) and not (self.open.is_waiting_alone and waiting.are_few)
+            is_too_much = waiting.count > 0 and not (self.open.is_waiting_alone and waiting.are_few)
             reading.pause(is_too_much or is_cut or reading.is_stalled or resting.is_on)
-        if self._state is _ENDED and not waiting and not has_more and not resting.unheard.size:
+        if self._state is _ENDED and not waiting.count and not has_more and not resting.unheard.size:
             self.close_when_answered()
 
     def end_turn(self) -> None:
@@ -289,7 +291,7 @@ class Connection:
         unheard = self._resting.take_unheard()
         if unheard and (self._state is _OPEN or self._state is _ENDED):
             self._hear(unheard, in_time=True)
-        may_look = not self._resting.is_on and not self._waiting and self._state in (_OPEN, _ENDED)
+        may_look = not self._resting.is_on and not self._waiting.count and self._state in (_OPEN, _ENDED)
         if may_look and self._guard.session.has_more:
             self._look_at(b"")
         self._hand_on()
@@ -326,14 +328,14 @@ class Connection:
                 self._sink.room.overdrawn(self, 0)
         else:
             self.transport.write(data)
-            if order >= 0:
+            if replies.held and order >= 0:
                 later = replies.take_held()
                 while later is not None:
                     self.transport.write(later)
                     later = replies.take_held()
         if len(data) > LARGE_BYTES:
             self._note_unsent()
-        if self._waiting or self._reading.is_paused:
+        if self._waiting.count or self._reading.is_paused:
             self._hand_on()
         if not self.open.count:
             if self._state is _CLOSING or self._state is _FINISHING:

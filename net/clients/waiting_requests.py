@@ -11,21 +11,19 @@ FEW_BYTES: Final = 128 << 10
 
 
 class WaitingRequests:
-    """Of one client, in its order; its `account` counts them."""
+    """Of one client, in its order; its `account` counts them. `count`: how many."""
 
-    __slots__ = ("_account", "_line")
+    __slots__ = ("_account", "_line", "count")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._line: deque[tuple[Found, int]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._line)
+        self.count = 0
 
     @property
     def are_few(self) -> bool:
         """Whether little waits: 128 requests, or 128 KiB."""
-        return len(self._line) < FEW and self._account.waiting < FEW_BYTES
+        return self.count < FEW and self._account.waiting < FEW_BYTES
 
     @property
     def first(self) -> Found:
@@ -38,14 +36,17 @@ class WaitingRequests:
             size = large.get(index, 0)
             self._line.append((one, size))
             self._account.wait(max(size, OBJECT_BYTES))
+        self.count = len(self._line)
 
     def take(self) -> tuple[Found, int]:
         """Take the first, and its bytes if it is large. Raises IndexError if none waits."""
         taken = self._line.popleft()
+        self.count -= 1
         self._account.wait(-max(taken[1], OBJECT_BYTES))
         return taken
 
     def clear(self) -> None:
         """None of them is looked at any more."""
         self._line.clear()
+        self.count = 0
         self._account.wait(-self._account.waiting)

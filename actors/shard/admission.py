@@ -20,9 +20,8 @@ from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.owner_stage import OwnerStage
 from actors.shard.put_off import Departures, PutOff, StrangersSlice, some_are_strangers
-from quorate.actions import ASKS_NODE, WRITES
+from quorate.actions import ASKS_NODE
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
-from storage.queue_state import NEVER
 
 READS_AGAIN = "this node reads its data again, since it lost its place as leader"
 STOPS = "the node is stopping"
@@ -31,8 +30,7 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 
 class Admission:
-    """Of one owner. `ledger` answers, `router` takes back, `jobs` is what is under way; the disk is full for the
-    reason `disk_full`, with so much room left, of which the last `low_bytes` are for what nobody asked for.
+    """Of one owner. `ledger` answers, `router` takes back, `jobs` is what is under way.
     `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any. `failed`:
     the calls that raised.
     """
@@ -43,16 +41,13 @@ class Admission:
 
     goes_behind: Callable[[list[Call]], bool]
 
-    def __init__(self, stage: OwnerStage, low_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, stage: OwnerStage, clock: Callable[[], float]) -> None:
         self._part = StrangersSlice(clock)
         self._departures = Departures(self._part)
         self._stage = stage
-        self._low_bytes = low_bytes
         self._held: list[Call] = []
         self._put_off = PutOff()
         self.failed = FailedCalls()
-        self.disk_full: str | None = None
-        self.room_bytes: float = NEVER
 
     @property
     def has_calls(self) -> bool:
@@ -98,7 +93,7 @@ class Admission:
             calls = put_off.take()
         if calls:
             self._part.others_ask()
-        return self._writable(calls)
+        return calls
 
     def execute_strangers(self, broker: Broker, execute: Callable[[Call], None], is_late: Callable[[], bool]) -> None:
         """Forget strangers that are gone, and have some of the others' calls done, as much as they have time for.
@@ -115,21 +110,12 @@ class Admission:
             if jobs:
                 broker.go_on_stranger()
             elif begins and put_off.has_strangers:
-                for call in self._writable([put_off.take_stranger()]):
-                    execute(call)
+                execute(put_off.take_stranger())
             else:
                 break
             at = part.spent(at)
             if is_late():
                 break
-
-    def _writable(self, calls: list[Call]) -> list[Call]:
-        """Refuse those that write where nothing can be written."""
-        if self.disk_full is None or self.room_bytes >= self._low_bytes:
-            return calls
-        reason = f"nothing can be written now: {self.disk_full}"
-        self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
-        return [call for call in calls if call.request.action not in WRITES]
 
     def _own_view_of(self, calls: list[Call]) -> list[Call]:
         """Give the calls that can be answered though this node does not serve; hold the others, or refuse them."""

@@ -23,8 +23,7 @@ Machines = Callable[[ShardContext], list[Machine]]
 class Broker:
     """Decides for one shard. The times that the host tells it while it leads are those of `clock`.
 
-    `disk_full`: why nothing can be stored; None: it can. `failures`: calls that raised and were answered
-    `internal_error`; the host logs and empties them.
+    `failures`: calls that raised and were answered `internal_error`; the host logs and empties them.
     """
 
     def __init__(self, context: ShardContext, machines: Machines) -> None:
@@ -33,7 +32,7 @@ class Broker:
         self.jobs = context.jobs
         self.clock = LeaderClock(self.ledger.now)
         self.machines = [*machines(context), Asking(context)]
-        self.disk_full: str | None = None
+        self._view = context.view
         self.failures: list[Failure] = []
         self._own_writes = context.own_writes
         self._state = context.ledger.state
@@ -78,14 +77,26 @@ class Broker:
         action = self._actions.get(number)
         if action is None:
             self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
-        elif self.disk_full is not None and number in NEEDS_SPACE:
-            self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
-        elif self.disk_full is not None and number == Action.NODE_READY:  # nothing can be committed
-            self.ledger.answer(call, refusal(call.request, ErrorWord.DISK_FULL, "nothing can be stored now"))
+        elif self._view.disk_full is not None and self._needs_space(call, number, self._view.disk_full):
+            pass
         elif (call.was_late or call.client.is_gone) and is_given_up(call):
             self.ledger.answer_when_committed(call, given_up(call.request))
         else:
             action(call)
+
+    def _needs_space(self, call: Call, number: int, reason: str) -> bool:
+        """Refuse what needs space on a full disk; whether it did."""
+        if self._view.is_journal_full and number in WRITES:
+            self.ledger.answer(
+                call, refusal(call.request, ErrorWord.DISK_FULL, f"nothing can be written now: {reason}")
+            )
+        elif number in NEEDS_SPACE:
+            self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {reason}")
+        elif number == Action.NODE_READY:  # nothing can be committed
+            self.ledger.answer(call, refusal(call.request, ErrorWord.DISK_FULL, "nothing can be stored now"))
+        else:
+            return False
+        return True
 
     def _end_failed(self, calls: list[Call], error: Exception) -> None:
         """End calls of which one has raised before a record was made: they are answered, and nothing else changes."""

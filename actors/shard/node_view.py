@@ -18,6 +18,7 @@ IDLE_S: Final = 300.0
 class NodeView:
     """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members, and how
     many of those that vote were heard within an election time-out, this one included; `shards`: there are so many.
+    `disk_full`: why nothing can be stored; `is_journal_full`: nothing that clients ask for can be written, either.
 
     Kept by the QueueOwner, from `LogAdvanced`, `LeaderChanged` and `MembersChanged`.
     """
@@ -36,6 +37,8 @@ class NodeView:
     voters: int = 1
     heard: int = 1
     shards: int = 1
+    disk_full: str | None = None
+    is_journal_full: bool = False
 
     def leader_changed(self, message: LeaderChanged) -> None:
         """Somebody else leads, or nobody, or where the leader is has become known."""

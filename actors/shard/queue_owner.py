@@ -145,7 +145,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._rows = HeadRows()
         machine = Appending(settings.appending, state.trans_id)
         self._appender = Appender(runtime, machine, self._stage, self._carry_out)
-        self._admission = Admission(self._stage, settings.journal_low_bytes, runtime.monotonic_clock)
+        self._admission = Admission(self._stage, runtime.monotonic_clock)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
         self._leftovers = Leftovers(self._admission)
@@ -203,7 +203,6 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         leases = self._settings.lease_committed
         context = ShardContext(state, limits, self._view, leases_are_committed=leases, committed=committed)
         self._broker = Broker(context, self._settings.machines)
-        self._broker.disk_full = self._admission.disk_full
         self._rows.readers = None
         self._ledger = self._broker.ledger
         self._ledger.level = level
@@ -287,9 +286,11 @@ class QueueOwner(LoopActor[ToQueueOwner]):
 
     def _log_advanced(self, message: LogAdvanced) -> None:
         committed = message.committed
-        self._admission.room_bytes, self._view.trimmed = message.room_bytes, message.trimmed
-        self._view.heard = message.heard
-        self._broker.disk_full = self._admission.disk_full = message.disk_full
+        self._view.heard, self._view.trimmed = message.heard, message.trimmed
+        self._view.disk_full = message.disk_full
+        self._view.is_journal_full = (
+            message.disk_full is not None and message.room_bytes < self._settings.journal_low_bytes
+        )
         self._appender.is_disk_full = message.disk_full is not None
         if not self._stage.leads:
             return

@@ -432,7 +432,7 @@ def serving() -> OwnerStage:
 
 
 def admission_of(stage: OwnerStage, clock: Callable[[], float]) -> Admission:
-    admission = Admission(stage, 0, clock)
+    admission = Admission(stage, clock)
     admission.ledger = Ledger(ShardState())
     admission.jobs = Jobs(admission.ledger, 1)
     return admission

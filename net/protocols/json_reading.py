@@ -63,6 +63,9 @@ HEADERS_TEXT_MAX: Final = 16 * HEADER_BYTES_MAX
 _NEEDS_FULL_CHECK: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
 
+_PLAIN: Final = Fault("", "")
+"""Stands for no fault, in a request without payloads."""
+
 ESCAPE: Final = rb"\u00"
 COLON: Final = ESCAPE + b"3"
 """How a colon may be written in another way begins so, as other characters do."""
@@ -202,6 +205,8 @@ def _judge(body: bytes, seen: tuple[int, int]) -> Generator[None, None, Request 
     request = _decode(rest)
     yield
     fault = _fault_in_usual(request, rest, ANY_DEPTH)
+    if fault is _PLAIN:
+        fault = None
     if fault is _NEEDS_FULL_CHECK:
         yield
         fault = yield from _judge_more(request, rest)
@@ -260,6 +265,8 @@ def _judge_more(request: Request, body: bytes) -> Generator[None, None, Fault | 
 def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """Say what is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
     fault = _fault_in_usual(request, body, depth_max)
+    if fault is _PLAIN:
+        return None
     if fault is not _NEEDS_FULL_CHECK:
         if (
             fault is None
@@ -308,7 +315,7 @@ def _plain_fault_in_items(request: Request, outer: str | None, begin: int, end: 
 
 def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """Say what is wrong with the fields that nearly all requests have; `_NEEDS_FULL_CHECK` where there may be others,
-    or one twice.
+    or one twice, and `_PLAIN` where nothing is, and there is no payload.
 
     Each field has a colon. As many colons as fields that are known to be there: no other is, and each is there once.
     So most requests are known to be right when two or three of their fields were looked at: reading a field of a
@@ -316,7 +323,9 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
     """
     data = request.data
     colons = body.count(b":") - 1
+    none: Fault | None = _PLAIN
     if data is not _ABSENT:
+        none = None
         if not body.isascii() and (fault := _not_utf8(body)) is not None:
             return fault  # the decoder has looked at all but the payloads
         colons -= 1
@@ -328,7 +337,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         if not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
             return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
     if not colons:
-        return None
+        return none
     if request.msg_id is not None:
         colons -= 1
     if colons and request.retry is not None:
@@ -336,10 +345,10 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
     if colons and request.seq is not None:
         colons -= 1
     if not colons:
-        return None
+        return none
     colons -= (request.delay is not None) + (request.ttl is not None)
     if not colons:
-        return None
+        return none
     colons -= (
         (request.msg_ids is not None)
         + (request.count is not None)
@@ -349,7 +358,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         + (request.delivery is not None)
     )
     if not colons:
-        return None
+        return none
     messages = request.messages
     if messages is None or data is not _ABSENT or colons != len(messages) + 1 or not body.isascii():
         return _NEEDS_FULL_CHECK

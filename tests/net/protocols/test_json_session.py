@@ -246,6 +246,8 @@ def test_a_batch_that_looks_usual_is_judged_as_any_other(items: list[str], besid
     body = ("{" + ",".join(fields) + "}").encode()
     request = msgspec.json.Decoder(Request).decode(body)
     usual = json_reading._fault_in_usual(request, body, LIMITS.depth_max)
+    if usual is json_reading._PLAIN:
+        usual = None
     if usual is not json_reading._NEEDS_FULL_CHECK:
         assert usual is None
         assert json_reading._fault_in_more(request, body, LIMITS.depth_max) is None
@@ -259,7 +261,7 @@ def test_batches_of_strings_are_usual(colon: str) -> None:
     for rest in ('"queue":"q","retry":60,"messages":[{"data"@"x"},{"data"@"y"}]', '"msg_ids":[1,2]', '"count":100'):
         body = ('{"action":1,' + rest.replace("@", colon) + "}").encode()
         request = msgspec.json.Decoder(Request).decode(body)
-        assert json_reading._fault_in_usual(request, body, LIMITS.depth_max) is None
+        assert json_reading._fault_in_usual(request, body, LIMITS.depth_max) in (None, json_reading._PLAIN)
 
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:

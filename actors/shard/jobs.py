@@ -32,7 +32,7 @@ class CallJob(Job):
         self._jobs = jobs
 
     def step(self) -> bool:
-        """Do the next piece; whether it was the last. Raises what that raises, once a record was made."""
+        """Do the next piece; whether it was the last. Raises what that raises where no call is to be told of it alone."""
         ledger = self._jobs.ledger
         before = ledger.state.trans_id
         ledger.has_begun = False
@@ -40,8 +40,8 @@ class CallJob(Job):
         try:
             is_done = super().step()
         except Exception as error:
-            if self.first_record or ledger.has_begun or ledger.state.trans_id != before:
-                raise  # a part of it is done: the log recovers the state
+            if not self.calls or self.first_record or ledger.has_begun or ledger.state.trans_id != before:
+                raise  # nobody can be told, or a part of it is done: the log recovers the state
             self.error = error
         if not self.first_record and ledger.state.trans_id > before:
             self.first_record = before + 1

@@ -6,6 +6,7 @@ from actors.messages.calls import Execute, Returned
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Deposed, Drain, Drained
 from actors.messages.rights import Principal, Rights
+from actors.runtime.work import Steps
 from actors.shard.node_view import Limits
 from actors.shard.put_off import SHARE, SLICE_S
 from quorate.actions import Right
@@ -123,3 +124,33 @@ def test_a_client_of_few_rights_that_names_queue_and_message_has_what_it_may_hav
     shard.execute([call])
     shard.settle()
     assert shard.replies[call.order]["confirmed"] == confirmed
+
+
+def raising(after: int = 0) -> Steps:
+    for _ in range(after):
+        yield
+    raise ZeroDivisionError
+
+
+def test_a_job_that_raises_before_a_record_ends_its_calls_and_nobody_elses() -> None:
+    shard = Shard()
+    jobs = shard.broker.jobs
+    calls = [shard.call(Action.LIST) for _ in range(2)]
+    jobs.add(calls[0], raising(2))
+    other = shard.call(Action.SCAN)
+    shard.execute([other])
+    shard.settle()
+    assert shard.replies[calls[0].order]["error"] == "internal_error"
+    assert shard.replies[other.order]["code"] == 0
+    assert [failure.call for failure in shard.broker.failures] == [calls[0]]
+    with pytest.raises(ZeroDivisionError):
+        jobs.begin(calls[1], raising())
+    assert not jobs.failed
+
+
+def test_a_job_of_nobodys_that_raises_ends_the_worker() -> None:
+    """Nobody can be told, and it was to be done: it would be left undone for ever, unseen."""
+    shard = Shard()
+    shard.broker.jobs.add(None, raising(1))
+    with pytest.raises(ZeroDivisionError):
+        shard.settle()

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from storage.errors import UnknownFormatError
 from storage.facts import Facts
 from storage.records import BASE_LEVEL, FIRST_LEVEL, Members, ReaderPosition
 from storage.state import ShardState
@@ -88,14 +87,16 @@ def level_of(rows: Rows) -> int:
     return decode_members(rows[0]).level if rows and rows[0] else FIRST_LEVEL
 
 
-def check_level(level: int, own: int) -> None:
-    """Raise `UnknownFormatError` where this version, which understands level `own`, can't use data of that level."""
+def level_fault(level: int, own: int) -> str | None:
+    """Why this version, which understands level `own`, can't use data of that level; None if it can."""
     if level > own:
         reason = f"the data use feature level {level}, and this version understands {own}"
-        raise UnknownFormatError(f"{reason}: run the version that wrote them")
+        return f"{reason}: run the version that wrote them"
     if level < BASE_LEVEL:
         reason = f"the data use feature level {level}, and this version needs {BASE_LEVEL} at least"
-        raise UnknownFormatError(f"{reason}: run version 0.3 on every node, and then `qctl cluster upgrade`, first")
+        first = "run version 0.3 on every node, and then `qctl cluster upgrade`, first"
+        return f"{reason}: {first}; a node that was down meanwhile runs 0.3 until it has caught up"
+    return None
 
 
 def padded(rows: Rows) -> Rows:

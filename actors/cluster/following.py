@@ -30,7 +30,7 @@ from storage import entry_codec
 from storage.entry import LogEnd, StoredEntry
 from storage.errors import DamagedError, StorageError
 from storage.records import LEVEL
-from storage.sections import check_level
+from storage.sections import level_fault
 
 PULL_RECORDS_MAX: Final = 20_000
 PULL_RETRY_S: Final = 0.5
@@ -148,8 +148,8 @@ class Following:
         if fits:
             self._leader_committed = max(self._leader_committed, push.committed)
             decisions += self._advance()
-            if not push.is_pulled:
-                self._check_level(push.committed)
+            if not push.is_pulled and (fault := self._level_fault(push.committed)):
+                return [*decisions, CutPeer(node_id, fault)]
             if self.log.abstains and push.is_pulled and push.is_end and self._whole_at is None:
                 self._whole_at = self._agreed
             self._see_whether_whole()
@@ -252,11 +252,13 @@ class Following:
         self._see_whether_whole()
         return self._advance() + self._say_stored(now)
 
-    def _check_level(self, committed: int) -> None:
-        """Raise `UnknownFormatError` for a cluster of an older version, once all is known that it has committed."""
+    def _level_fault(self, committed: int) -> str | None:
+        """Why nothing is taken from this leader: its cluster is of an older version, which is certain once all is here
+        that it has committed."""
         membership = self.log.membership
-        if self.log.committed >= committed and membership.is_settled:
-            check_level(membership.settled_level, LEVEL)
+        if self.log.committed < committed or not membership.is_settled:
+            return None
+        return level_fault(membership.level, LEVEL)
 
     def _see_whether_whole(self) -> None:
         """Count a log that was lost as whole when this disk has what the leader's held at some moment since.

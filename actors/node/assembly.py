@@ -39,13 +39,13 @@ from actors.shard.node_view import Limits, NodeView
 from actors.shard.queue_owner import OwnerSettings, QueueOwner
 from net.peers.greeting import Greeting
 from storage.disk import AsyncWrites, Folder
-from storage.errors import DiskFullError, StorageError
+from storage.errors import DiskFullError, StorageError, UnknownFormatError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.log_tail import LogTail
 from storage.records import Member
 from storage.recovery import Belonging, Recovered, recover
-from storage.sections import check_level
+from storage.sections import level_fault
 from storage.state import ShardState
 from storage.tables import Tables
 from storage.vote_file import Identity, VoteFile, drawn_id, open_vote_file
@@ -114,8 +114,11 @@ def open_shard(
     alone = is_alone(recovered.belonging)
     if vote_file.is_new and last_members is not None and not alone:
         raise StorageError(_FORGOTTEN.format(identity.node_id))
-    if last_members is not None:
-        check_level(last_members.level, settings.level)
+    if last_members is not None and (fault := level_fault(last_members.level, settings.level)):
+        own_row = last_members.find(identity.node_id)
+        votes = own_row is not None and own_row.is_voter and not identity.abstains
+        if alone or votes or last_members.level > settings.level:  # else it follows, and knows less than the leader
+            raise UnknownFormatError(fault)
     committed = [entry for entry in recovered.unstored if entry.last_trans_id <= state.trans_id]
     if committed:
         with contextlib.suppress(DiskFullError):  # then the journal keeps them, and the checkpoints try again

@@ -120,6 +120,10 @@ class Consuming(Machine):
         """When a message is due, or a consumer has waited for long enough."""
         return self.delivery.next_event_at
 
+    def is_behind(self, now: float) -> bool:
+        """Whether a message is due that is not where it belongs yet."""
+        return self.delivery.alarms.next_at <= now
+
     def begin(self) -> None:
         """With so much work to be done in the turn."""
         self.delivery.begin()

@@ -47,6 +47,7 @@ class Admission:
         self._stage = stage
         self._held: list[Call] = []
         self._put_off = PutOff()
+        self._begins_next = False
         self.failed = FailedCalls()
 
     @property
@@ -107,9 +108,11 @@ class Admission:
             return
         at = part.begin()
         while part.has_time:
-            if jobs:
+            begins = begins and put_off.has_strangers
+            self._begins_next = begins and not (jobs and self._begins_next)  # by turns, where there are both
+            if jobs and not self._begins_next:
                 broker.go_on_stranger()
-            elif begins and put_off.has_strangers:
+            elif begins:
                 execute(put_off.take_stranger())
             else:
                 break

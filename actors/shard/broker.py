@@ -152,15 +152,22 @@ class Broker:
         read_at = self._own_writes.next_event_at
         return at if read_at is None else min(at, read_at)
 
+    def is_behind(self, now: float) -> bool:
+        """Whether something is due by then that was not done yet."""
+        for machine in self.machines:  # noqa: SIM110  # a generator costs more, compiled
+            if machine.is_behind(now):
+                return True
+        return False
+
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return bool(self.jobs.known.jobs)
+        return self.jobs.has_more
 
     def go_on(self, now: float) -> None:
         """Do more of the calls that take several turns."""
         self.ledger.set_time(now)
-        self.jobs.known.go_on()
+        self.jobs.go_on()
         self._end_failed_jobs()
 
     def go_on_stranger(self) -> None:
@@ -169,9 +176,8 @@ class Broker:
         self._end_failed_jobs()
 
     def _end_failed_jobs(self) -> None:
-        for job in self.jobs.take_failed():
-            assert job.error is not None
-            self._end_failed(job.calls, job.error)
+        for calls, error in self.jobs.take_failed():
+            self._end_failed(calls, error)
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""

@@ -6,19 +6,22 @@ happens between two pieces counts: a message whose time came meanwhile is in nob
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from actors.messages.call import Call, Client, is_strangers
-from actors.messages.rights import Principal
+from actors.messages.call import Call, Client, given_up, is_given_up, is_strangers
+from actors.messages.rights import Principal, not_allowed
 from actors.runtime.work import Job, Steps, Work
 from actors.shard.ledger import Ledger
+from quorate.actions import WRITES
 
 SETTLE_PIECE: Final = 100
 """So many messages at once: some 2 ms of work where there are millions."""
 
 
 class CallJob(Job):
-    """A job that `calls` wait for; none: nobody does.
+    """A job that `calls` wait for; none: nobody does. `behind`: its client's job that comes first, if there is one, in
+    that `line`.
 
     `first_record`: from that one on the log may hold what it did; 0: nothing yet. `error`: what it raised before it had
     made a record, which ends it.
@@ -27,16 +30,27 @@ class CallJob(Job):
     def __init__(self, steps: Steps, calls: list[Call], jobs: "Jobs") -> None:
         super().__init__(steps)
         self.calls = calls
+        self.behind: CallJob | None = None
+        self.line: tuple[Client, bool] | None = None
         self.first_record = 0
         self.error: Exception | None = None
+        self.has_begun = self.is_over = False
         self._jobs = jobs
 
     def step(self) -> bool:
-        """Do the next piece; whether it was the last. Raises what that raises where no call is to be told of it alone."""
+        """Do the next piece; whether it was the last. Raises what that does, unless its calls alone are to be told."""
+        if self.behind is not None:
+            if not self.behind.is_over:
+                return False
+            self.behind = None
+            if self._is_given_up():
+                self.close()
+                self._jobs.ended(self)
+                return True
         ledger = self._jobs.ledger
         before = ledger.state.trans_id
         ledger.has_begun = False
-        is_done = True
+        self.has_begun = is_done = True
         try:
             is_done = super().step()
         except Exception as error:
@@ -49,49 +63,96 @@ class CallJob(Job):
             self._jobs.ended(self)
         return is_done
 
+    def _is_given_up(self) -> bool:
+        """Whether its client has given it up while it stood in line; it is answered then."""
+        for call in self.calls:
+            call.was_late = True
+            if is_given_up(call):
+                self._jobs.ledger.answer(call, given_up(call.request))
+                return True
+        return False
+
 
 class Jobs:
-    """Of one broker. `known` are those of clients with a token, or where none needs one; `strangers`' do one piece when
-    their host has them do so. `piece`: so many messages are one. `failed`: those that have raised; the host takes them.
+    """Of one broker. `known` make records, for clients with a token or where none needs one; `looks` make none;
+    `strangers`' do one piece when their host has them do so. `piece`: so many messages are one. `failed`: those that
+    have raised; the host takes them.
+
+    What one client asks for and makes records goes in its order, one job behind the other.
     """
 
     def __init__(self, ledger: Ledger, piece: int) -> None:
         self.ledger = ledger
         self.piece = piece
         self.known = Work()
+        self.looks = Work()
         self.strangers = Work()
         self.strangers.is_late = _always
         self.failed: list[CallJob] = []
         self._answered: deque[tuple[int, int, list[Call]]] = deque()
+        self._last: dict[tuple[Client, bool], CallJob] = {}
+
+    def set_late(self, is_late: Callable[[], bool]) -> None:
+        """Have the host asked whether its turn was long enough."""
+        self.known.is_late = self.looks.is_late = is_late
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self.known.jobs or self.looks.jobs)
+
+    def go_on(self) -> None:
+        """Do a piece of what makes records and one of what looks, and more of each until it is late."""
+        self.known.go_on()
+        self.looks.go_on()
 
     def begin(self, call: Call | None, steps: Steps) -> None:
-        """Do the first piece now, and more until it is late; the rest in turns to come. Raises what those raise."""
-        self.begin_for([] if call is None else [call], steps)
+        """Do the first piece now, and more until it is late; the rest in turns to come. Raises what those raise.
+
+        All of it in turns to come, where others are under way: a turn has time for one.
+        """
+        job, work = self._made(call, steps)
+        if work.jobs:
+            work.add(job)
+        else:
+            self._begin(job, work)
 
     def begin_for(self, calls: list[Call], steps: Steps) -> CallJob | None:
-        """As `begin`, for calls to which others may be added. None: it is over already."""
+        """As `begin`, for calls that look, to which others may be added. None: it is over already."""
         job = CallJob(steps, calls, self)
-        work = self._work_of(job)
+        self._begin(job, self.looks)
+        return None if job.is_over else job
+
+    def _begin(self, job: CallJob, work: Work) -> None:
         while not job.step():
             if work.is_late():
                 work.add(job)
-                return job
+                return
         if job.error is not None:
             self.failed.remove(job)
             raise job.error
-        return None
 
     def add(self, call: Call | None, steps: Steps) -> CallJob:
         """Do all of it in turns to come: others have theirs first."""
-        job = CallJob(steps, [] if call is None else [call], self)
-        self._work_of(job).add(job)
+        job, work = self._made(call, steps)
+        work.add(job)
         return job
 
-    def _work_of(self, job: CallJob) -> Work:
-        return self.strangers if job.calls and is_strangers(job.calls[0]) else self.known
+    def _made(self, call: Call | None, steps: Steps) -> tuple[CallJob, Work]:
+        """Make a job, behind its client's last, and say which are like it."""
+        job = CallJob(steps, [] if call is None else [call], self)
+        if call is None:
+            return job, self.known
+        is_stranger, writes = is_strangers(call), call.request.action in WRITES
+        if writes:
+            job.line = (call.client, is_stranger)
+            job.behind = self._last.get(job.line)
+            self._last[job.line] = job
+        return job, self.strangers if is_stranger else self.known if writes else self.looks
 
     def ended(self, job: CallJob) -> None:
         """Note that a job is over."""
+        self._over(job)
         if job.error is not None:
             self.failed.append(job)
         else:
@@ -106,10 +167,15 @@ class Jobs:
         if calls and 0 < first_record < last:
             self._answered.append((last, first_record, calls))
 
-    def take_failed(self) -> list[CallJob]:
-        """Hand over the jobs that have raised."""
-        failed, self.failed = self.failed, []
-        return failed
+    def take_failed(self) -> list[tuple[list[Call], Exception]]:
+        """Hand over the calls of jobs that have raised, and what those raised."""
+        taken: list[tuple[list[Call], Exception]] = []
+        for job in self.failed:
+            assert job.error is not None
+            taken.append((job.calls[:], job.error))
+            job.calls.clear()  # nobody else waits for it
+        self.failed = []
+        return taken
 
     def committed(self, trans_id: int) -> None:
         """Note that records up to that one are committed."""
@@ -119,11 +185,20 @@ class Jobs:
 
     def _open(self) -> list[tuple[Work, CallJob]]:
         found: list[tuple[Work, CallJob]] = []
-        for work in (self.known, self.strangers):
+        for work in (self.known, self.looks, self.strangers):
             for job in work.jobs:
                 assert isinstance(job, CallJob)
                 found.append((work, job))
         return found
+
+    def _remove(self, work: Work, job: CallJob) -> None:
+        work.remove(job)
+        self._over(job)
+
+    def _over(self, job: CallJob) -> None:
+        job.is_over = True
+        if job.line is not None and self._last.get(job.line) is job:
+            del self._last[job.line]
 
     def withdraw(self, call: Call) -> None:
         """Do no more for a call that raised."""
@@ -131,14 +206,21 @@ class Jobs:
             if call in job.calls:
                 job.calls.remove(call)
                 if not job.calls:
-                    work.remove(job)
+                    self._remove(work, job)
 
     def rejudge(self, client: Client, principal: Principal) -> None:
-        """Go on with what a client has asked for by what it may do now."""
-        for _, job in self._open():
-            for call in job.calls:
-                if call.client is client:
-                    call.principal = principal
+        """Go on with what a client has asked for by what it may do now; refuse what was not begun, and it may not."""
+        for work, job in self._open():
+            for call in job.calls[:]:
+                if call.client is not client:
+                    continue
+                call.principal = principal
+                missing = None if job.has_begun else principal.rights.missing(call.request)
+                if missing is not None:
+                    self.ledger.answer(call, not_allowed(call.request, missing))
+                    job.calls.remove(call)
+                    if not job.calls:
+                        self._remove(work, job)
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """Hand over the calls of jobs that are under way, which do not go on: those of which the log may hold
@@ -146,7 +228,7 @@ class Jobs:
         begun: list[Call] = []
         undone: list[Call] = []
         for work, job in self._open():
-            work.remove(job)
+            self._remove(work, job)
             (begun if 0 < job.first_record <= logged else undone).extend(job.calls)
         return begun, undone
 

@@ -88,6 +88,10 @@ class Machine:
     def pass_time(self) -> None:
         """Do what is due by the ledger's time, as much as one turn does."""
 
+    def is_behind(self, now: float) -> bool:
+        """Whether what is due by then was not done yet, and clients would notice."""
+        return False
+
     def limits_changed(self) -> None:
         """Note that the context has new limits."""
 

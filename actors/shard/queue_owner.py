@@ -71,9 +71,6 @@ def _reconfigure(broker: Broker, message: Reconfigure) -> None:
     broker.set_limits(message.limits)
 
 
-LOOK_EVERY: Final = 3
-"""A mask: behind the first call, and every fourth, it is looked at whether it is late: none takes more than 5 ms."""
-
 COMMIT_PIECE: Final = 2000
 """The replies and messages of so many records that are committed are let go of in one turn: some 3 ms."""
 
@@ -208,7 +205,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._ledger.level = level
         self._appender.ledger = self._admission.ledger = self._ledger
         self._admission.jobs = self._broker.jobs
-        self._broker.jobs.known.is_late = self.runtime.is_late
+        self._broker.jobs.set_late(self.runtime.is_late)
         if self.runtime.watcher is not None:
             self.runtime.watcher("state", (state, self._ledger.now))
 
@@ -232,7 +229,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         broker.begin(now)
         for index, call in enumerate(admitted):
             broker.execute(call)
-            if not index & LOOK_EVERY and index < last and runtime.is_late():
+            if index < last and runtime.is_late():
                 self._admission.put_off(admitted[index + 1 :])
                 break
         if self._admission.has_more:
@@ -247,7 +244,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         """Do what is due, as much as one turn does. Who has caught up with the time does what was held, too."""
         now = self._now()
         self._broker.pass_time(now)
-        if self._broker.next_event_at > now and self._stage.caught_up():
+        if not self._broker.is_behind(now) and self._stage.caught_up():
             self._execute([])
 
     def _continue(self) -> None:

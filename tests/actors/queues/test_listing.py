@@ -135,7 +135,7 @@ def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None
     for number in range(SUMMED_AT_ONCE * 2 + 1):
         shard.state.queue(f"q{number:05}")
     shard.ask(Action.PRODUCE, queue="q00001", data=1)
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     summing = queries_of(shard.broker)._summing
     done: list[int] = []
     summing._done = lambda call, sums: done.append(sums.ready)
@@ -170,3 +170,17 @@ def test_what_leaves_and_arrives_counts_however_it_does() -> None:
         "cleared": 2,
         "buried": 2,
     }
+
+
+def test_sums_that_have_failed_keep_nobody_waiting_who_asks_later() -> None:
+    shard = Shard()
+    for number in range(SUMMED_AT_ONCE * 2):
+        shard.state.queue(f"q{number:05}")
+    shard.broker.jobs.set_late(lambda: True)
+    call = shard.call(Action.LIST, sums=True)
+    shard.execute([call])
+    lost = shard.state.queues.pop("q00600")  # as a bug would
+    shard.settle()
+    assert shard.replies[call.order]["error"] == "internal_error"
+    shard.state.queues["q00600"] = lost
+    assert shard.ask(Action.LIST, sums=True)["sums"]

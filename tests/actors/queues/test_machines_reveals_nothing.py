@@ -92,7 +92,7 @@ def test_a_scan_pages_over_own_messages_alone_and_names_no_others() -> None:
 
 def test_a_scan_of_few_among_very_many_goes_on_by_itself_in_pieces() -> None:
     shard = Shard()
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     for _ in range(5):
         shard.ask(Action.PRODUCE, queue="b", messages=[{"data": n} for n in range(1000)])
     own = shard.ask(Action.PRODUCE, queue="a", data=1)["msg_id"]

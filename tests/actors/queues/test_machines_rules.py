@@ -473,7 +473,7 @@ def test_a_clear_of_very_many_goes_in_pieces_and_gathers_nothing_beforehand() ->
 
 def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
     shard = Shard()
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     shard.ask(Action.CONFIGURE, queue="work", dead_letter="dead", max_deliveries=1)
     for _ in range(6):
         shard.ask(Action.PRODUCE, queue="dead", messages=[{"data": 1}] * 1000)
@@ -517,7 +517,7 @@ def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_i
 
 def test_a_clear_looks_at_what_has_come_since_in_pieces() -> None:
     shard = Shard()
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     for _ in range(5):
         shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
     shard.execute([Call(Request(6, queue="q"), shard, 999, NOBODY)])

@@ -26,7 +26,7 @@ def shard(queues: int, each: int, due_in: float = 10.0) -> ShardState:
 
 def ripening_of(state: ShardState) -> Ripening:
     jobs = Jobs(Ledger(state), 100)
-    jobs.known.is_late = lambda: True
+    jobs.set_late(lambda: True)
     return Ripening(state, jobs)
 
 

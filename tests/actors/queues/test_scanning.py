@@ -8,7 +8,7 @@ from tests.actors.queues.shard import NOBODY, Shard
 
 def test_each_piece_waits_for_a_turn_of_its_own_and_others_go_first() -> None:
     shard = Shard()
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(3 * SCAN_PIECE)])
     calls = [Call(Request(23, full=True, count=1000), shard, order, NOBODY) for order in (1001, 1002)]
     shard.execute([*calls, Call(Request(5, "q"), shard, 1003, NOBODY)])

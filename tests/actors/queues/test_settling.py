@@ -15,7 +15,7 @@ from tests.actors.queues.shard import Shard
 def in_pieces(piece: int = 2) -> Shard:
     """A host that is late whenever it looks."""
     shard = Shard(settle_piece=piece)
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     return shard
 
 
@@ -124,8 +124,8 @@ def open_calls(shard: Shard, logged: int) -> tuple[list[int], list[int]]:
 
 def cut_calls() -> tuple[Shard, list[int]]:
     """Give the orders of calls about the messages of records 1 to 19, and none is committed: a confirm that is
-    answered, in records 20 to 22, a release whose first piece is record 23, another whose first is 24, a stranger's
-    confirm whose first is 25, and a small one, record 26."""
+    answered, in records 20 to 22, a release whose first piece is record 23, one behind it, a stranger's confirm whose
+    first piece is record 24, and a small one, record 25."""
     shard = in_pieces()
     one = {"data": 1, "retry": 60}
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[one] * 4 + [{**one, "delay": 9}] * 15)["msg_ids"]
@@ -138,14 +138,15 @@ def cut_calls() -> tuple[Shard, list[int]]:
     shard.broker.go_on(shard.now)
     shard.broker.go_on(shard.now)
     shard.execute([release, later, strange, small])
-    assert shard.state.trans_id == 19 + 7
+    assert shard.state.trans_id == 19 + 6
     return shard, [call.order for call in (confirm, release, later, strange, small)]
 
 
 def test_the_log_may_hold_something_of_a_call_whose_first_piece_has_left_for_it() -> None:
-    for logged, begun in ((19, 0), (20, 1), (22, 1), (23, 2), (24, 3), (25, 4), (26, 5)):
-        shard, order = cut_calls()
-        assert open_calls(shard, logged) == (sorted(order[:begun]), sorted(order[begun:])), logged
+    for logged, begun in ((19, 0), (20, 1), (22, 1), (23, 2), (24, 3), (25, 4)):
+        shard, (confirm, release, later, strange, small) = cut_calls()
+        order = [confirm, release, strange, small]
+        assert open_calls(shard, logged) == (sorted(order[:begun]), sorted([*order[begun:], later])), logged
 
 
 def test_the_log_may_hold_one_queue_of_a_small_call_and_not_the_other() -> None:
@@ -180,16 +181,46 @@ def test_what_is_committed_of_a_call_that_was_cut_is_forgotten() -> None:
     assert not answered
 
 
-def test_large_calls_take_turns() -> None:
+def test_large_calls_of_several_clients_take_turns() -> None:
     shard = in_pieces()
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
-    calls = [shard.call(Action.CONFIRM, msg_ids=ids[at : at + 4]) for at in (0, 4, 8)]
+    calls = [shard.call(Action.CONFIRM, Shard(), msg_ids=ids[at : at + 4]) for at in (0, 4, 8)]
     shard.execute(calls)
-    assert [msg_id in shard.state.messages for msg_id in ids] == [False, False, True, True] * 3
-    shard.broker.go_on(shard.now)
-    assert [msg_id in shard.state.messages for msg_id in ids[:8]] == [False] * 6 + [True] * 2
+    assert [msg_id in shard.state.messages for msg_id in ids] == [False] * 2 + [True] * 10, "a turn has time for one"
+    for _ in range(3):
+        shard.broker.go_on(shard.now)
+    assert [msg_id in shard.state.messages for msg_id in ids] == [False] * 6 + [True] * 2 + [False] * 2 + [True] * 2
     shard.settle()
     assert [shard.replies[call.order]["confirmed"] for call in calls] == [4, 4, 4]
+
+
+def test_large_calls_of_one_client_are_done_in_their_order() -> None:
+    """One that was begun later was done first, with messages that the one before it was about to confirm."""
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 60} for n in range(6)])["msg_ids"]
+    confirm, withhold = shard.call(Action.CONFIRM, msg_ids=ids), shard.call(Action.WITHHOLD, msg_ids=ids)
+    shard.execute([confirm, withhold])
+    shard.settle()
+    assert [shard.replies[call.order].get(name) for call, name in ((confirm, "confirmed"), (withhold, "withheld"))] == [
+        6,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_stands_behind_another_is_judged_again_in_its_turn(is_gone: bool) -> None:
+    shard, client = in_pieces(), Shard()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
+    first = shard.call(Action.CONFIRM, client, msg_ids=ids[:6])
+    behind = shard.call(Action.MOVE, client, queue="q", to="other", create=True, msg_ids=ids[6:])
+    shard.execute([first, behind])
+    if is_gone:
+        client.is_gone = True
+    else:
+        shard.broker.jobs.rejudge(client, Principal("none", Rights({})))
+    shard.settle()
+    assert shard.replies[behind.order]["error"] == ("given_up" if is_gone else "not_allowed")
+    assert "other" not in shard.state.queues
 
 
 def test_an_id_that_stands_there_twice_is_done_once_also_in_another_piece() -> None:

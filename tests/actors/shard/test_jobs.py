@@ -97,7 +97,7 @@ def test_what_has_left_for_the_log_in_pieces_is_unknown_and_what_has_not_is_not_
     """Found by turning a line: which record was the first of those that a call had made mattered to no test."""
     for behind in (0, -1):
         shard = Shard(settle_piece=2)
-        shard.broker.jobs.known.is_late = lambda: True
+        shard.broker.jobs.set_late(lambda: True)
         shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(6)], retry=60)
         shard.ask(Action.CONSUME, queue="q", count=6)
         ids = [*shard.state.messages]

@@ -179,13 +179,13 @@ def listed(shard: Shard, pattern: str, order: int, principal: Principal | None =
 
 def test_lists_with_patterns_that_take_long_go_one_piece_at_a_time() -> None:
     shard = Shard()
-    shard.broker.jobs.known.is_late = lambda: True
+    shard.broker.jobs.set_late(lambda: True)
     for number in range(1000):
         shard.state.queue(f"{'a' * 240}{number:04}")
     pattern = f"*{'a' * 120}b*"
     for order in range(3):
         listed(shard, pattern, order)
-    assert len(shard.broker.jobs.known.jobs) == 3, "not in the turn in which they come"
+    assert len(shard.broker.jobs.looks.jobs) == 3, "not in the turn in which they come"
     turns = 0
     while shard.broker.has_more:
         turns += 1

@@ -140,7 +140,8 @@ class _Listing:
     """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is.
 
     `sums` are for the reply. `ranked` are the best so far, by rank and name, as many as the reply may have. `chosen`
-    are the same by names alone: the first ones, or downwards the last.
+    are the same by names alone: the first ones, or downwards the last. `is_plain`: it is of all queues by name, for a
+    client that may look at all: then only its own are looked at.
     """
 
     def __init__(self, call: Call, sums: dict[str, Any] | None) -> None:
@@ -159,6 +160,9 @@ class _Listing:
         self.count = 0
         self.is_more = False
         self.pattern = _Pattern(request.pattern)
+        is_by_name = not self.is_ranked and not self.is_down
+        may_all = Right.LOOK in call.principal.rights.everywhere
+        self.is_plain = is_by_name and self.pattern.is_any and may_all
 
     def take(self, name: str) -> None:
         """One that matches, in the order of names."""
@@ -220,7 +224,7 @@ class Listings:
         if wrong is not None:
             return self._ledger.refuse_field(call, *wrong)
         listing = _Listing(call, sums)
-        if len(self._ledger.state.names) <= AT_ONCE_NAMES or self._is_plain(listing):
+        if len(self._ledger.state.names) <= AT_ONCE_NAMES or listing.is_plain:
             self._jobs.begin(call, self._list(listing))
         else:
             self._jobs.add(call, self._list(listing))
@@ -230,18 +234,12 @@ class Listings:
         while not self._list_some(listing):
             yield
 
-    @staticmethod
-    def _is_plain(listing: _Listing) -> bool:
-        """Whether it is of all queues by name, for one who may look at all: then only its own are looked at."""
-        is_by_name = not listing.is_ranked and not listing.is_down
-        return is_by_name and listing.pattern.is_any and Right.LOOK in listing.call.principal.rights.everywhere
-
     def _list_some(self, listing: _Listing) -> bool:
         """Look at the next names; at the last of them answer. Whether that is done."""
         call, names, queues = listing.call, self._ledger.state.names, self._ledger.state.queues
         rights = call.principal.rights
         may_all = Right.LOOK in rights.everywhere
-        if self._is_plain(listing):
+        if listing.is_plain and may_all:
             first = names.bisect_right(listing.after)
             last = first + listing.rows_max
             listing.chosen.extend(names.islice(first, last))
@@ -276,7 +274,8 @@ class Listings:
         queues, request = self._ledger.state.queues, listing.call.request
         is_full = bool(request.full)
         rights = listing.call.principal.rights
-        rows = [self._rows.row(queues[name], rights, is_full=is_full) for name in listing.names if name in queues]
+        names = [name for name in listing.names if name in queues and rights.may(Right.LOOK, name)]
+        rows = [self._rows.row(queues[name], rights, is_full=is_full) for name in names]
         reply = done(request, ListReply, queue_list=rows, queue_count=listing.count, next=listing.next)
         reply.sums = listing.sums
         self._ledger.answer_when_committed(listing.call, reply)

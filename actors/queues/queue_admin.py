@@ -81,7 +81,7 @@ class QueueAdmin(Machine):
         """Remove the queues that nobody has used for too long."""
         if self._delivery.idle.next_event_at <= self._ledger.now:
             for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
-                self._begin(None, name)
+                self._context.jobs.add(None, self._clear(self._clearing(None, name)))
 
     def configure(self, call: Call) -> None:
         """Change a queue's settings, and make it if it is not there."""
@@ -156,11 +156,25 @@ class QueueAdmin(Machine):
             self._begin(None, name)
         return bool(names)
 
-    def _begin(self, call: Call | None, name: str) -> None:
+    def _clearing(self, call: Call | None, name: str) -> _Clearing:
         state = self._state
-        before = message_id(state.trans_id + 1, state.messages.shard)
+        return _Clearing(call, name, state.trans_id, message_id(state.trans_id + 1, state.messages.shard))
+
+    def _begin(self, call: Call | None, name: str) -> None:
         # a small queue is cleared before the next request is looked at
-        self._context.jobs.begin(call, self._clear(_Clearing(call, name, state.trans_id, before)))
+        self._context.jobs.begin(call, self._clear(self._clearing(call, name)))
+
+    def _settings_of(self, name: str) -> Configure | None:
+        queue = self._state.queues.get(name)
+        return None if queue is None else queue.settings()
+
+    def _is_used(self, name: str, before: Configure | None) -> bool:
+        """Whether a queue that was to go, since nobody used it, is used by now: then the rest of it stays."""
+        queue = self._state.queues.get(name)
+        if queue is None or not (queue.in_flight or name in self._delivery.lines or queue.settings() != before):
+            return False
+        self._delivery.idle.configured(queue, self._ledger.now)
+        return True
 
     def _next(self, clearing: _Clearing) -> list[Message]:
         """Take some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
@@ -194,7 +208,10 @@ class QueueAdmin(Machine):
 
     def _clear(self, clearing: _Clearing) -> Steps:
         """Remove its messages, answer, and drop the queue if that was asked."""
+        before = self._settings_of(clearing.queue)
         while clearing.rest is None or clearing.rest:
+            if clearing.call is None and self._is_used(clearing.queue, before):
+                return
             messages = self._next(clearing)
             if messages:
                 clearing.removed += len(messages)

@@ -93,9 +93,10 @@ class Soonest:
         search = _Search(call, place, count)
         while not call.client.is_gone and not self._look_on(search):
             yield
-        live = self._state.messages
+        live, rights = self._state.messages, call.principal.rights
         found = [live.get(-msg_id) for _, msg_id in sorted(search.best, reverse=True)]
-        self._done(call, [message for message in found if message is not None])
+        there = [one for one in found if one is not None and one.place == place]  # some have moved, or been delivered
+        self._done(call, [message for message in there if rights.may(Right.LOOK, message.queue)])
 
     def _look_on(self, search: _Search) -> bool:
         """Look at some more queues; whether those were the last."""
@@ -239,6 +240,8 @@ class Summing:
         while calls:
             self._done(calls[0], sums)
             del calls[0]
+            if calls:
+                yield
 
     def _some_names(self) -> Iterator[list[str]]:
         """Give the queues' names in order, some at a time, as they are then; the last list is shorter."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from actors.messages.call import Call, Client, given_up, is_given_up
 from actors.messages.rights import Principal
+from actors.runtime.work import Steps
 from actors.shard.asking import Asking
 from actors.shard.clocks import LeaderClock
 from actors.shard.failed_calls import FAILED, Failure
@@ -130,7 +131,14 @@ class Broker:
         """Do the reads that wait for what their clients have written no longer."""
         if self._own_writes.has_any:
             for call in self._own_writes.due(self.ledger.committed, self.ledger.now):
-                self._do(call)
+                if self.jobs.looks.is_late():
+                    self.jobs.add(call, self._read_later(call))
+                else:
+                    self._do(call)
+
+    def _read_later(self, call: Call) -> Steps:
+        self._act(call)
+        yield
 
     def pass_time(self, now: float) -> None:
         """Do what is due."""

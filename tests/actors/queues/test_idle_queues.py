@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -146,3 +147,40 @@ def test_where_memory_is_short_the_least_used_go_first_and_only_those_that_may()
             del queues[name]
     assert gone == ["old", "new", "used"]
     assert set(queues) == {"busy", "mine"}
+
+
+@pytest.mark.parametrize("use", [{"action": 2, "queue": "q"}, {"action": 5, "queue": "q", "max_size": 500_000}])
+def test_a_queue_that_is_used_while_it_goes_stays_with_what_is_left_of_it(use: dict[str, Any]) -> None:
+    """It went with what a consumer held, and with settings that somebody was told of."""
+    shard = Shard()
+    shard.ask(5, queue="q", expires_after=5)
+    for _ in range(5):
+        shard.ask(1, queue="q", messages=[{"data": 1, "retry": 60}] * 1000)
+    shard.broker.jobs.set_late(lambda: True)
+    shard.now += 6
+    shard.broker.pass_time(shard.now)
+    shard.broker.go_on(shard.now)
+    assert shard.state.queues["q"].size == 3000
+    shard.commits = False
+    shard.send(**use)
+    shard.commits = True
+    shard.settle()
+    assert shard.state.queues["q"].size == 3000
+
+
+def test_many_queues_that_go_at_the_same_moment_go_in_many_turns() -> None:
+    """A hundred of three thousand messages each took half a second in one turn, and a leader its place."""
+    shard = Shard()
+    for name in range(10):
+        shard.ask(5, queue=f"q{name}", expires_after=5)
+        shard.ask(1, queue=f"q{name}", messages=[{"data": 1}] * 1000)
+    shard.broker.jobs.set_late(lambda: True)
+    shard.now += 6
+    before = shard.state.trans_id
+    shard.broker.pass_time(shard.now)
+    assert shard.state.trans_id == before
+    turns = 0
+    while shard.broker.has_more:
+        turns += 1
+        shard.broker.go_on(shard.now)
+    assert (turns, len(shard.state.queues)) == (10, 0)

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages.call import Call
+from actors.messages.rights import ITSELF, Principal, Rights
 from actors.messages.sorting import OF_FULL, SORTS, rank
 from actors.queues.listing import LIST_NAMES
 from actors.queues.scanning import SUMMED_AT_ONCE
+from quorate.actions import Right
 from quorate.protocol import Action, Request
 from tests.actors.queues.shard import NOBODY, Shard, queries_of
 
@@ -143,10 +145,10 @@ def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None
         summing.ask(Call(Request(7, sums=True), shard, 0, NOBODY))
     turns = 0
     while shard.broker.has_more:
-        assert done == []
+        assert len(done) <= max(0, turns - 3), "each is answered in a turn of its own"
         shard.broker.go_on(shard.now)
         turns += 1
-    assert (turns, done) == (2 * 3 - 1, [1, 1, 1]), "the first time queues for dead letters are looked for before"
+    assert (turns, done) == (2 * 3 - 1 + 2, [1, 1, 1]), "the first time queues for dead letters are looked for before"
     assert set(OF_FULL) < set(SORTS)
 
 
@@ -184,3 +186,18 @@ def test_sums_that_have_failed_keep_nobody_waiting_who_asks_later() -> None:
     assert shard.replies[call.order]["error"] == "internal_error"
     shard.state.queues["q00600"] = lost
     assert shard.ask(Action.LIST, sums=True)["sums"]
+
+
+def test_a_list_whose_client_may_look_at_more_meanwhile_has_each_queue_once() -> None:
+    shard = Shard()
+    for number in range(2 * LIST_NAMES):
+        shard.state.queue(f"q{number:05}")
+    shard.broker.jobs.set_late(lambda: True)
+    call = shard.call(Action.LIST, count=20)
+    call.principal = Principal("one", Rights({Right.LOOK: ["q*"]}))
+    shard.execute([call])
+    shard.broker.go_on(shard.now)
+    shard.broker.jobs.rejudge(shard, ITSELF)
+    shard.settle()
+    names = [row["name"] for row in shard.replies[call.order]["queue_list"]]
+    assert names == [f"q{number:05}" for number in range(20)]

@@ -204,8 +204,10 @@ def _filter(selection: Selection) -> Callable[[Record], bool] | None:
     if queues is None and kinds is None and matches is None:
         return None
 
+    types = None if kinds is None else {kind.record for kind in KINDS if kind.name in kinds}
+
     def is_wanted(record: Record) -> bool:
-        if kinds is not None and BY_TYPE[type(record)].name not in kinds:
+        if types is not None and type(record) not in types:
             return False
         if queues is not None and record.queue not in queues:
             return any(name in queues for name in _targets(record))

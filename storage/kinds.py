@@ -68,7 +68,7 @@ class Columns(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`apply` names the method of `ShardState`, or of its `part`.
+    """Without rows, counts and columns none is made. `apply` names the method of `ShardState`, or of its `part`.
 
     `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `lost`: its messages
     are gone, and nobody took them. `columns`: None: it is about no message, and shown as one row. `hidden`: fields that
@@ -77,16 +77,20 @@ class Kind(NamedTuple):
     """
 
     record: type[msgspec.Struct]
-    name: str
-    part: str | None
     apply: str
     rows: Rows
     counts: Counts
     columns: Columns | None
-    unplaces: bool
-    lost: bool
-    hidden: tuple[str, ...]
-    added: int
+    part: str | None = None
+    unplaces: bool = False
+    lost: bool = False
+    hidden: tuple[str, ...] = ()
+    added: int = 0
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.record.__name__.lower()
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -94,41 +98,20 @@ class Kind(NamedTuple):
         return self.record.__struct_fields__[-self.added :] if self.added else ()
 
 
-def _kind(
-    record: type[msgspec.Struct],
-    *,
-    apply: str,
-    rows: Rows,
-    counts: Counts,
-    columns: Columns | None,
-    part: str | None = None,
-    unplaces: bool = False,
-    lost: bool = False,
-    hidden: tuple[str, ...] = (),
-    added: int = 0,
-) -> Kind:
-    return Kind(
-        record,
-        record.__name__.lower(),
-        part,
-        apply,
-        rows,
-        counts,
-        columns,
-        unplaces=unplaces,
-        lost=lost,
-        hidden=hidden,
-        added=added,
-    )
-
-
 _ITS_MESSAGES: Final = Rows(messages=True)
 _DUE: Final = (("due", "due_ats"),)
 _MOVES: Final = (("due", "due_ats"), ("expires", "expires_ats"))
 _TARGET: Final = (("target", "to"),)
 
+
+def _removal(record: type[msgspec.Struct], *counted: str, ended: str, lost: bool = False) -> Kind:
+    """Make the row of a kind whose messages are gone."""
+    columns = Columns(ended=ended)
+    return Kind(record, "remove_messages", _ITS_MESSAGES, Counts(counted), columns, lost=lost)
+
+
 KINDS: Final = (
-    _kind(
+    Kind(
         Produce,
         apply="produce",
         rows=Rows(messages=True, queues=("queue",)),
@@ -145,44 +128,18 @@ KINDS: Final = (
         unplaces=True,
         hidden=("deliveries", "place", "last", "encoding"),
     ),
-    _kind(
+    Kind(
         Deliver,
         apply="deliver",
         rows=_ITS_MESSAGES,
         counts=Counts(("delivered",), again=True),
         columns=Columns(each=(*_DUE, ("deliveries", "deliveries")), all=(("consumer", "consumer"),)),
     ),
-    _kind(
-        Take,
-        apply="remove_messages",
-        rows=_ITS_MESSAGES,
-        counts=Counts(("delivered", "taken")),
-        columns=Columns(ended="taken"),
-    ),
-    _kind(
-        Confirm,
-        apply="remove_messages",
-        rows=_ITS_MESSAGES,
-        counts=Counts(("confirmed",)),
-        columns=Columns(ended="confirmed"),
-    ),
-    _kind(
-        Expire,
-        apply="remove_messages",
-        rows=_ITS_MESSAGES,
-        counts=Counts(("expired",)),
-        columns=Columns(ended="expired"),
-        lost=True,
-    ),
-    _kind(
-        Clear,
-        apply="remove_messages",
-        rows=_ITS_MESSAGES,
-        counts=Counts(("cleared",)),
-        columns=Columns(ended="cleared"),
-        lost=True,
-    ),
-    _kind(
+    _removal(Take, "delivered", "taken", ended="taken"),
+    _removal(Confirm, "confirmed", ended="confirmed"),
+    _removal(Expire, "expired", ended="expired", lost=True),
+    _removal(Clear, "cleared", ended="cleared", lost=True),
+    Kind(
         Release,
         apply="release",
         rows=_ITS_MESSAGES,
@@ -191,8 +148,8 @@ KINDS: Final = (
         unplaces=True,
         added=2,
     ),
-    _kind(Extend, apply="extend", rows=_ITS_MESSAGES, counts=Counts(), columns=Columns(each=_DUE)),
-    _kind(
+    Kind(Extend, apply="extend", rows=_ITS_MESSAGES, counts=Counts(), columns=Columns(each=_DUE)),
+    Kind(
         Bury,
         apply="bury",
         rows=Rows(messages=True, queues=("to",)),
@@ -201,11 +158,11 @@ KINDS: Final = (
         unplaces=True,
         added=4,
     ),
-    _kind(Configure, apply="configure", rows=Rows(queues=("queue",)), counts=Counts(), columns=None, added=4),
-    _kind(Remove, apply="remove_queue", rows=Rows(queues=("queue",)), counts=Counts(forgets=True), columns=None),
-    _kind(Lead, part="facts", apply="lead", rows=Rows(section="tenures"), counts=Counts(), columns=None),
-    _kind(Members, part="facts", apply="take_members", rows=Rows(section="members"), counts=Counts(), columns=None),
-    _kind(
+    Kind(Configure, apply="configure", rows=Rows(queues=("queue",)), counts=Counts(), columns=None, added=4),
+    Kind(Remove, apply="remove_queue", rows=Rows(queues=("queue",)), counts=Counts(forgets=True), columns=None),
+    Kind(Lead, part="facts", apply="lead", rows=Rows(section="tenures"), counts=Counts(), columns=None),
+    Kind(Members, part="facts", apply="take_members", rows=Rows(section="members"), counts=Counts(), columns=None),
+    Kind(
         Position,
         part="facts",
         apply="take_position",
@@ -213,7 +170,7 @@ KINDS: Final = (
         counts=Counts(),
         columns=None,
     ),
-    _kind(
+    Kind(
         Move,
         apply="move",
         rows=Rows(messages=True, queues=("to",)),
@@ -222,7 +179,7 @@ KINDS: Final = (
         unplaces=True,
         added=1,
     ),
-    _kind(
+    Kind(
         Withhold,
         apply="release",
         rows=_ITS_MESSAGES,

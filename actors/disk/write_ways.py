@@ -15,7 +15,8 @@ To begin a write takes little, but it may have to wait for a lock of the file sy
 queues, and the loop with it. One that took very long, a quarter of the time waited for, or one that failed, and lanes
 have the writes for `AVOIDED_S`, each time twice as long. Waits and work count: what a busy machine's other processes
 had of the time was once counted, too, and then a cluster's leader had lanes write most of the time, for a sixth of its
-CPU.
+CPU. To tell them apart costs two system calls, so it is done only while starts were slow lately: the first slow one in
+a while does not count.
 
 If the loop waited for small writes that the system could finish, 4 connections would do 8 % more, 8 as much, 16 10 %
 less and 64 5 % less (fsynced, medians of 22 alternating rounds).

@@ -35,16 +35,17 @@ SCAN_MAX: Final = 20_000
 class _Clearing:
     """A clear or remove that is under way: of the messages that were in the queue after record `begun`.
 
-    `call` None: it goes since nobody uses it.
+    `call` None: it goes since nobody uses it, as it did when it had these `settings`.
 
     Nothing is gathered beforehand: a queue of millions would take as long as an election. When the first that are
     looked at have all come since, the queue holds little else: its ids are noted then, in `rest`, and looked at in
     pieces. That is all of them: what was there before can move within the queue, but not come into it.
     """
 
-    def __init__(self, call: Call | None, queue: str, begun: int, before: int) -> None:
+    def __init__(self, call: Call | None, queue: str, begun: int, before: int, settings: Configure | None) -> None:
         self.call = call
         self.queue = queue
+        self.settings = settings
         self.removed = 0
         self.rest: list[int] | None = None
         self._begun = begun
@@ -158,20 +159,20 @@ class QueueAdmin(Machine):
 
     def _clearing(self, call: Call | None, name: str) -> _Clearing:
         state = self._state
-        return _Clearing(call, name, state.trans_id, message_id(state.trans_id + 1, state.messages.shard))
+        queue = state.queues.get(name)
+        before = message_id(state.trans_id + 1, state.messages.shard)
+        return _Clearing(call, name, state.trans_id, before, None if queue is None else queue.settings())
 
     def _begin(self, call: Call | None, name: str) -> None:
         # a small queue is cleared before the next request is looked at
         self._context.jobs.begin(call, self._clear(self._clearing(call, name)))
 
-    def _settings_of(self, name: str) -> Configure | None:
-        queue = self._state.queues.get(name)
-        return None if queue is None else queue.settings()
-
-    def _is_used(self, name: str, before: Configure | None) -> bool:
+    def _is_used(self, clearing: _Clearing) -> bool:
         """Whether a queue that was to go, since nobody used it, is used by now: then the rest of it stays."""
-        queue = self._state.queues.get(name)
-        if queue is None or not (queue.in_flight or name in self._delivery.lines or queue.settings() != before):
+        queue = self._state.queues.get(clearing.queue)
+        if queue is None or not (
+            queue.in_flight or queue.name in self._delivery.lines or queue.settings() != clearing.settings
+        ):
             return False
         self._delivery.idle.configured(queue, self._ledger.now)
         return True
@@ -208,9 +209,8 @@ class QueueAdmin(Machine):
 
     def _clear(self, clearing: _Clearing) -> Steps:
         """Remove its messages, answer, and drop the queue if that was asked."""
-        before = self._settings_of(clearing.queue)
         while clearing.rest is None or clearing.rest:
-            if clearing.call is None and self._is_used(clearing.queue, before):
+            if clearing.call is None and self._is_used(clearing):
                 return
             messages = self._next(clearing)
             if messages:

@@ -54,8 +54,7 @@ class Runtime(ABC):
     A base class, and no Protocol: compiled code calls what it knows the place of, and each turn asks for something.
     `watcher` is told what actors decide; None but in the simulator and in tests. `monotonic_clock` is `monotonic`, at a
     third of the cost, for who calls it very often. A subclass calls `super().__init__()`.
-    What a subclass lacks raises when it is called: mypyc lets an incomplete one be made, and a body that is a docstring
-    alone would give undefined memory.
+    What a subclass lacks raises when it is called: mypyc lets an incomplete one be made.
     """
 
     def __init__(self) -> None:
@@ -65,39 +64,39 @@ class Runtime(ABC):
     @abstractmethod
     def now(self) -> float:
         """Read the wall clock (Unix seconds). It may jump."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def random(self) -> float:
         """Draw a number from [0, 1), each as likely as any other."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def process(self) -> tuple[int, int]:
         """Give the process's id and its resident memory (bytes; 0 where the system does not tell)."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def usage(self) -> tuple[float, float, int]:
         """Give what the process has used of the processors, itself and by the system (s), and its open descriptors (0
         where nobody tells)."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def worked(self) -> float:
         """Give what the loop's thread has used of the processors (s), without what it waited for one. A system call."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def is_late(self) -> bool:
         """Whether what runs on the loop now has taken its time (`TURN_S`): who has more to do leaves that for another
         turn. Each turn does something all the same, also one that is late from its beginning."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     def stood_still(self) -> bool:
         """Whether the loop had stood still for more than `STILL_S` before what is read from sockets now: that may have
@@ -111,23 +110,23 @@ class Runtime(ABC):
         The loop lets go of the interpreter with every system call, a hundred times in one round. Whoever computes
         beside it without resting takes it each time for as long as `sys.setswitchinterval` says.
         """
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def watch(self, descriptor: int, callback: Callable[[], None], expects: Callable[[], bool]) -> None:
         """Call `callback` on the loop whenever `descriptor` has something to read, and now and then while something is
         expected there."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def wake(self, turn: Turn) -> None:
         """Give `turn` its turn soon, on the loop. May be called from any thread."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def actor_failed(self, who: object, error: BaseException) -> None:
@@ -135,9 +134,9 @@ class Runtime(ABC):
 
         What an actor knew when it raised can't be trusted any more. `who` is it, or what it happened in.
         """
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory
 
     @abstractmethod
     def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """Start an actor that blocks (on a disk) where that holds up nobody; the runtime is its first argument."""
-        raise NotImplementedError  # abstract: the class says why there is a body
+        raise NotImplementedError  # abstract; from an empty body compiled code would return undefined memory

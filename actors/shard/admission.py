@@ -30,9 +30,8 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 
 class Admission:
-    """Of one owner. `ledger` answers, `router` takes back, `jobs` is what is under way.
-    `goes_behind` takes calls that are to go back behind others that still do, and says whether there are any. `failed`:
-    the calls that raised.
+    """Of one owner. `ledger` answers, `router` takes back, `jobs` are under way. `goes_behind` takes calls that are to
+    go back behind others that still do, and says whether there are any. `failed`: the calls that raised.
     """
 
     ledger: Ledger
@@ -159,7 +158,6 @@ class Admission:
         """
         client, principal = message.client, message.principal
         reads = broker.rejudge(client, principal)
-        self.jobs.rejudge(client, principal)
         if self._held:
             self._held = self._allowed(self._held, client, principal)
         if self._put_off.has_any:

@@ -45,19 +45,19 @@ class Broker:
         assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"
 
     def release(self) -> None:
-        """Lets go of what it refers to itself by, since it is used no more: the state goes at once with it."""
+        """Let go of what it refers to itself by, since it is used no more."""
         self._actions.clear()
 
     # -- what the host calls -----------------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """Begins a turn, at that time by the host's clock: requests follow."""
+        """Begin a turn, at that time by the host's clock: requests follow."""
         self.ledger.set_time(now)
         for machine in self.machines:
             machine.begin()
 
     def execute(self, call: Call) -> None:
-        """Do what a call asks for, or has it wait for what its client has written."""
+        """Do what a call asks for, or have it wait for what its client has written."""
         self._do(call, may_wait=self._own_writes.has_any)
 
     def _do(self, call: Call, *, may_wait: bool = False) -> None:
@@ -138,7 +138,7 @@ class Broker:
 
     def _read_later(self, call: Call) -> Steps:
         self._act(call)
-        yield
+        yield from ()  # it is over with that: what goes on from here is a job of its own, and has the call
 
     def pass_time(self, now: float) -> None:
         """Do what is due."""
@@ -210,9 +210,10 @@ class Broker:
         return is_later
 
     def rejudge(self, client: Client, principal: Principal) -> list[Call]:
-        """Refuses what the client waits for and has no right to any more. Returns its reads that had to wait."""
+        """Refuse what the client waits for and has no right to any more. Returns its reads that had to wait."""
         for machine in self.machines:
             machine.rejudge(client, principal)
+        self.jobs.rejudge(client, principal)
         return self._own_writes.take_of(client)
 
     def take_waiting(self, now: float) -> list[WaitingCalls]:

@@ -43,7 +43,9 @@ class CallJob(Job):
             if not self.behind.is_over:
                 return False
             self.behind = None
-            if self._is_given_up():
+            call = self.calls[0]
+            if is_given_up(call):  # while it stood in line
+                self._jobs.ledger.answer(call, given_up(call.request))
                 self.close()
                 self._jobs.ended(self)
                 return True
@@ -62,15 +64,6 @@ class CallJob(Job):
         if is_done:
             self._jobs.ended(self)
         return is_done
-
-    def _is_given_up(self) -> bool:
-        """Whether its client has given it up while it stood in line; it is answered then."""
-        for call in self.calls:
-            call.was_late = True
-            if is_given_up(call):
-                self._jobs.ledger.answer(call, given_up(call.request))
-                return True
-        return False
 
 
 class Jobs:

@@ -25,8 +25,8 @@ Asked = LogAsked | ClusterAsked | StatusAsked
 class ShardContext:
     """What the machines of one shard share: the state's `ledger`, what its owner knows of the node (`view`), `limits`.
 
-    `jobs`: calls that take several turns. `own_writes`: what is answered before its commit, and the
-    reads that wait for that. `asked`: questions for the Replicator; the owner sends and empties them.
+    `jobs`: calls that take several turns. `own_writes`: what is answered before its commit, and the reads that wait for
+    that. `asked`: questions for the Replicator; the owner sends and empties them.
     `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too. `committed`: see `Ledger`.
     """
 
@@ -77,7 +77,7 @@ class Machine:
         return NEVER
 
     def begin(self) -> None:
-        """Begins a turn of the loop."""
+        """Begin a turn of the loop."""
 
     def committed(self, produced: list[Message]) -> None:
         """Note that the produce records of these messages are committed."""
@@ -106,7 +106,7 @@ class Machine:
         return False
 
     def rejudge(self, client: Client, principal: Principal) -> None:
-        """Refuses what the client waits for and has no right to any more: it is that principal now."""
+        """Refuse what the client waits for and has no right to any more: it is that principal now."""
 
     def take_waiting(self) -> WaitingCalls | None:
         """Hand over the calls that wait for something to happen: nothing does here any more."""

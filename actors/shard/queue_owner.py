@@ -55,22 +55,6 @@ from storage.undo import PIECE_STEPS
 log = logging.getLogger("quorate.queues")
 
 
-def warn_of_hidden(state: ShardState, names: Iterable[str]) -> None:
-    """Log which queues with messages are out of reach, since virtual queues have their names."""
-    for name in names:
-        queue = state.queues.get(name)
-        if queue is not None and queue.size:
-            log.warning(
-                "queue %r is virtual now: the %d messages of the real one are out of reach as long as it is",
-                *(name, queue.size),
-            )
-
-
-def _reconfigure(broker: Broker, message: Reconfigure) -> None:
-    warn_of_hidden(broker.ledger.state, message.hides)
-    broker.set_limits(message.limits)
-
-
 COMMIT_PIECE: Final = 2000
 """The replies and messages of so many records that are committed are let go of in one turn: some 3 ms."""
 
@@ -91,6 +75,22 @@ class OwnerSettings:
     lease_committed: bool = False
     undo_piece: int = PIECE_STEPS
     commit_piece: int = COMMIT_PIECE
+
+
+def warn_of_hidden(state: ShardState, names: Iterable[str]) -> None:
+    """Log which queues with messages are out of reach, since virtual queues have their names."""
+    for name in names:
+        queue = state.queues.get(name)
+        if queue is not None and queue.size:
+            log.warning(
+                "queue %r is virtual now: the %d messages of the real one are out of reach as long as it is",
+                *(name, queue.size),
+            )
+
+
+def _reconfigure(broker: Broker, message: Reconfigure) -> None:
+    warn_of_hidden(broker.ledger.state, message.hides)
+    broker.set_limits(message.limits)
 
 
 class _TimePassed:

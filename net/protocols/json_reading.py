@@ -323,9 +323,9 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
     """
     data = request.data
     colons = body.count(b":") - 1
-    none: Fault | None = _PLAIN
+    no_fault: Fault | None = _PLAIN
     if data is not _ABSENT:
-        none = None
+        no_fault = None
         if not body.isascii() and (fault := _not_utf8(body)) is not None:
             return fault  # the decoder has looked at all but the payloads
         colons -= 1
@@ -337,7 +337,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         if not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
             return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
     if not colons:
-        return none
+        return no_fault
     if request.msg_id is not None:
         colons -= 1
     if colons and request.retry is not None:
@@ -345,10 +345,10 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
     if colons and request.seq is not None:
         colons -= 1
     if not colons:
-        return none
+        return no_fault
     colons -= (request.delay is not None) + (request.ttl is not None)
     if not colons:
-        return none
+        return no_fault
     colons -= (
         (request.msg_ids is not None)
         + (request.count is not None)
@@ -358,7 +358,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         + (request.delivery is not None)
     )
     if not colons:
-        return none
+        return no_fault
     messages = request.messages
     if messages is None or data is not _ABSENT or colons != len(messages) + 1 or not body.isascii():
         return _NEEDS_FULL_CHECK

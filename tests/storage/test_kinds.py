@@ -28,9 +28,11 @@ def test_every_kind_of_record_has_a_row() -> None:
 
 
 def test_a_row_without_a_column_is_none() -> None:
-    assert not Kind._field_defaults
-    with pytest.raises(TypeError, match="missing"):
-        Kind(*KINDS[0][:-1])  # type: ignore[call-arg]
+    said = {"record", "apply", "rows", "counts", "columns"}
+    assert {*Kind._fields} - Kind._field_defaults.keys() == said
+    for name in said:
+        with pytest.raises(TypeError, match=f"missing 1 required positional argument: '{name}'"):
+            Kind(**{field: value for field, value in KINDS[0]._asdict().items() if field != name})
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])

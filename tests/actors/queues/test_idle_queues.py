@@ -168,6 +168,16 @@ def test_a_queue_that_is_used_while_it_goes_stays_with_what_is_left_of_it(use: d
     assert shard.state.queues["q"].size == 3000
 
 
+def test_a_queue_that_is_configured_before_its_turn_to_go_comes_stays() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", expires_after=5)
+    shard.ask(1, queue="q", data=1)
+    shard.now += 6
+    shard.broker.pass_time(shard.now)
+    shard.send(5, queue="q", expires_after=0)
+    assert shard.state.queues["q"].size == 1
+
+
 def test_many_queues_that_go_at_the_same_moment_go_in_many_turns() -> None:
     """A hundred of three thousand messages each took half a second in one turn, and a leader its place."""
     shard = Shard()

@@ -207,6 +207,19 @@ def test_large_calls_of_one_client_are_done_in_their_order() -> None:
     ]
 
 
+def test_what_stands_behind_another_is_done_for_a_client_that_has_ended_its_side() -> None:
+    """It may read on, and to stand in line is not to be late: see docs/guarantees.md."""
+    shard, client = in_pieces(), Shard()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
+    calls = [shard.call(Action.CONFIRM, client, msg_ids=ids[:6])]
+    calls += [shard.call(Action.MOVE, client, queue="q", to="other", create=True, msg_ids=ids[6:])]
+    shard.execute(calls)
+    client.has_left = True
+    shard.settle()
+    assert [shard.replies[call.order]["code"] for call in calls] == [0, 0]
+    assert shard.state.queues["other"].size == 6
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_what_stands_behind_another_is_judged_again_in_its_turn(is_gone: bool) -> None:
     shard, client = in_pieces(), Shard()

@@ -94,3 +94,21 @@ def test_who_may_not_look_any_more_is_told_so() -> None:
     shard.execute([call])
     assert shard.broker.context.own_writes.take_of(shard) == [call]
     assert shard.broker.context.own_writes.take_of(shard) == []
+
+
+@pytest.mark.parametrize("action", [Action.LIST, Action.SCAN, Action.CONSUME])
+@pytest.mark.parametrize("turns", [0, 1, 2, 99])
+def test_reads_that_are_due_together_are_done_in_several_turns_and_given_back_once(action: Action, turns: int) -> None:
+    """A hundred and fifty lists of a thousand queues, all in one turn, cost a leader its place."""
+    shard, _ = of_three(data=1)
+    shard.broker.jobs.set_late(lambda: True)
+    calls = [shard.call(action, queue="q") for _ in range(4)]
+    shard.execute(calls)
+    shard.broker.commit(shard.now, shard.state.trans_id)
+    for _ in range(turns):
+        shard.broker.go_on(shard.now)
+    uncertain, undone = shard.broker.take_open(0)
+    answered = [call for call, _ in shard.broker.ledger.take_answers()]
+    open_ones = [call.order for call in [*answered, *uncertain, *undone] if call in calls]
+    assert sorted(open_ones) == [call.order for call in calls], "each once"
+    assert bool(undone) == (turns < 4)

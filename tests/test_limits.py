@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bench.lines import lines_of_code
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("actors", "net", "quorate", "storage", "data", "console")
 ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
@@ -80,3 +82,11 @@ def test_tests_are_found_by_the_name_of_their_module() -> None:
         tests = (ROOT / "tests" / room.relative_to(ROOT)).glob("test_*.py")
         lost += [path.stem for path in tests if path.stem not in OF_NO_MODULE and not path.stem.startswith(modules)]
     assert lost == []
+
+
+def test_a_line_counts_if_a_token_stands_on_it_that_is_no_comment_and_no_docstring(tmp_path: Path) -> None:
+    lines = ['"""What it is.', "", 'More."""', "", "X = (  # why", "    1,", "", "    2,", ")", "", "def f():"]
+    lines += ['    """Do."""', '    return """a', "", 'b"""', "# the end"]
+    file = tmp_path / "some.py"
+    file.write_text("\n".join(lines))
+    assert lines_of_code(file) == 4 + 1 + 3

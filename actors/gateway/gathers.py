@@ -54,12 +54,17 @@ class PartedCall(ABC):
 
     @property
     def has_left(self) -> bool:
-        """As who asked."""
+        """As its own client."""
         return self.call.client.has_left
 
     @property
+    def has_ended(self) -> bool:
+        """As its own client."""
+        return self.call.client.has_ended
+
+    @property
     def is_gone(self) -> bool:
-        """As who asked."""
+        """As its own client."""
         return self.call.client.is_gone
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:

@@ -33,6 +33,7 @@ class RemoteClient:
         self.session = session
         self.principal = ITSELF
         self.has_left = self.is_gone = False
+        self.has_ended = False  # its node is asked about that: `StillThere`
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Answers go back by the Router."""

@@ -101,6 +101,11 @@ class Seeking:
         return self._is_done or self.call.client.has_left
 
     @property
+    def has_ended(self) -> bool:
+        """As its own client."""
+        return self.call.client.has_ended
+
+    @property
     def is_gone(self) -> bool:
         """As its own client; and when it is done."""
         return self._is_done or self.call.client.is_gone

@@ -21,6 +21,10 @@ class Client(Protocol):
         """Whether it asks nothing more (half-closed): it may still read, but does not wait for messages."""
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its end of the stream is closed by now, though that may not have been read yet. A system call."""
+
+    @property
     def is_gone(self) -> bool:
         """Whether its stream is closed, so that nobody reads its replies: nothing of it is begun any more."""
 
@@ -105,10 +109,13 @@ def is_given_up(call: Call) -> bool:
     A client is *gone* when its stream is closed or a write to it failed: nothing that it asked for is begun any more.
     It is *half-closed* when it has ended its side: it may read on, so all that it asked for is done and answered. But
     it may as well have closed, and have asked for something else since. So what sets or clears something
-    (`unless_gone`) is not done for a half-closed client if it was late.
+    (`unless_gone`) is not done for a half-closed client if it was late. What a client closed is often read a turn
+    later than what it had asked before; so for these the system is asked.
     """
     client = call.client
-    return client.is_gone or (call.was_late and client.has_left and call.request.action in UNLESS_GONE)
+    if client.is_gone:
+        return True
+    return call.was_late and call.request.action in UNLESS_GONE and (client.has_left or client.has_ended)
 
 
 def note_late(calls: list[Call]) -> None:

@@ -1,7 +1,7 @@
 """What a client's connection has around it: the stream below, who takes its requests above, and its limits."""
 
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from net.clients.held_bytes import Account
 from net.clients.reading_turn import ReadingTurn
@@ -52,6 +52,9 @@ class Transport(Protocol):
 
     def abort(self) -> None:
         """Close at once."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Give the `socket`, where there is one; else None."""
 
 
 class Strangers(Protocol[ClientT]):

@@ -48,6 +48,7 @@ class DatagramClient:
         self.reply_bytes_max = reply_bytes_max
 
     has_left = False
+    has_ended = False
     is_gone = False
     """A datagram's sender may always be there."""
 

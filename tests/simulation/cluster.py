@@ -129,6 +129,9 @@ class Stream:
         """The node closes at once."""
         self.break_off()
 
+    def get_extra_info(self, name: str) -> None:
+        """No socket is below."""
+
 
 class _Dialler:
     """The network as one incarnation of a node sees it."""

@@ -21,6 +21,7 @@ from tests.actors.queues.shard import NOBODY
 
 class Client:
     has_left = is_gone = False
+    has_ended = False
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError("answers are decisions")

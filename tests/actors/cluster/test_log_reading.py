@@ -21,6 +21,8 @@ class Client:
 
     has_left = False
 
+    has_ended = False
+
     def __init__(self) -> None:
         self.is_gone = False
 

@@ -13,6 +13,7 @@ from tests.actors.queues.shard import NOBODY
 
 class _Client:
     has_left = is_gone = False
+    has_ended = False
 
 
 CLIENTS: list[Any] = [_Client(), _Client(), _Client()]

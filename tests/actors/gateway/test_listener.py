@@ -39,6 +39,9 @@ class End:
     def pause_reading(self) -> None:
         pass
 
+    def get_extra_info(self, name: str) -> None:
+        """No socket is below."""
+
     def resume_reading(self) -> None:
         pass
 

@@ -40,6 +40,8 @@ class Asker:
 
     has_left = is_gone = False
 
+    has_ended = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Not by the Router."""
 

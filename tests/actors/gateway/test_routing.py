@@ -28,6 +28,7 @@ OTHER = LeaderChanged(2, False, "b", 22)
 
 class Somebody:
     has_left = is_gone = False
+    has_ended = False
     protocol = ""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
@@ -467,6 +468,21 @@ def test_a_leader_that_asks_is_told_of_clients_that_have_not_given_up(
     client.has_left, client.is_gone, asked.was_late = has_left, is_gone, was_late
     found = routing.under_way.still_there(1.0 + after_s, 2, [sent.serial])
     assert found == ([sent.serial] if is_there else [])
+
+
+@pytest.mark.parametrize("action", [Action.CLEAR, Action.PRODUCE])
+@pytest.mark.parametrize("was_late", [True, False])
+def test_a_leader_that_asks_hears_of_a_stream_that_has_ended_though_nobody_has_read_that(
+    action: int, was_late: bool
+) -> None:
+    """A reset lay in the socket behind a clear, and the leader asked before it was read: the clear was done late."""
+    routing, client = following(), Somebody()
+    asked = call(action, client, queue="q")
+    asked.was_late = was_late
+    [sent] = routing.route(1.0, [asked]).forwards
+    client.has_ended = True
+    found = routing.under_way.still_there(1.1, 2, [sent.serial])
+    assert found == ([] if was_late and action == Action.CLEAR else [sent.serial])
 
 
 def test_who_is_judged_anew_has_another_number_and_both_are_told_of_its_end() -> None:

@@ -24,6 +24,8 @@ class Asker:
 
     has_left = is_gone = False
 
+    has_ended = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Replies are taken from the steps."""
 

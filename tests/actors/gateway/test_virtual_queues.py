@@ -24,6 +24,7 @@ NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
 
 class Client:
     has_left = is_gone = False
+    has_ended = False
     protocol = ""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:

@@ -52,6 +52,8 @@ class Shard:
 
     has_left = is_gone = False
 
+    has_ended = False
+
     def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
         self.now = 1_800_000_000.0
         self.state = ShardState()

@@ -181,6 +181,7 @@ def test_a_cancelled_wait_is_answered_first_and_takes_no_message() -> None:
 def test_nobody_cancels_what_another_client_waits_for() -> None:
     class Other:
         has_left = is_gone = False
+        has_ended = False
 
     shard = Shard()
     wait = shard.send(Action.CONSUME, client=Other(), queue="q", wait=60, seq=7)

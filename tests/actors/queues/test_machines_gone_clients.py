@@ -11,6 +11,8 @@ class Gone:
 
     has_left = is_gone = True
 
+    has_ended = False
+
     def answer(self, *arguments: object) -> None:
         """Nobody hears it."""
 
@@ -94,3 +96,5 @@ class Leaving(Gone):
     """One that is there, for now."""
 
     has_left = is_gone = False
+
+    has_ended = False

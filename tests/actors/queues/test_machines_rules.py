@@ -416,6 +416,8 @@ class Client:
 
     has_left = is_gone = False
 
+    has_ended = False
+
 
 @given(WAITS)
 @settings(max_examples=examples(300))

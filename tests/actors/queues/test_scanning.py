@@ -30,6 +30,7 @@ def test_a_scan_that_is_not_done_when_the_lead_is_lost_is_given_back_like_all_ot
 
 class _Gone(Shard):
     has_left = is_gone = True
+    has_ended = False
 
 
 def test_for_a_client_that_is_gone_nothing_is_looked_at() -> None:

@@ -10,6 +10,8 @@ class Asker:
 
     has_left = is_gone = False
 
+    has_ended = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """The shard keeps the replies."""
 

@@ -18,6 +18,7 @@ NOW = 1_800_000_000.0
 
 class Client:
     has_left = is_gone = False
+    has_ended = False
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError("answers are taken from the ledger")

@@ -55,6 +55,8 @@ class Owner:
 
     has_left = is_gone = False
 
+    has_ended = False
+
     def __init__(self, **settings: Any) -> None:
         self.runtime = CrankedRuntime()
         self.replicator, self.checkpointer, self.router, self.asker = Probe(), Probe(), Probe(), Probe()

@@ -60,6 +60,9 @@ class FakeEnd:
     def abort(self) -> None:
         self.closed_how = "abort"
 
+    def get_extra_info(self, name: str) -> None:
+        """No socket is below."""
+
     def received(self, connection: Connection, order: int, request: Request) -> None:
         self.requests.append((order, request))
 

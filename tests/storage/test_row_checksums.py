@@ -1,6 +1,7 @@
 """A damaged row is known: when it is read at a start, by `verify`, and before a snapshot sends it."""
 
 import hashlib
+import mmap
 import os
 import random
 from pathlib import Path
@@ -27,6 +28,9 @@ from tests.storage.memory import MemoryFolder, MemoryTables
 
 MEMBERS = Members("", 7, [Member(1, "h", 1, 2, is_voter=True)], [], level=STREAMS_LEVEL)
 COUNT = 40
+
+LAST_TRANSACTION = [range(page + 144, page + 152) for page in (0, mmap.PAGESIZE)]
+"""Where LMDB's two meta pages have the number of their transaction: behind a header, 24 bytes, two trees and a page."""
 
 
 def message(n: int) -> Message:
@@ -164,7 +168,8 @@ def test_what_has_no_checksum_is_given_as_it_is() -> None:
 
 
 def test_bits_that_flip_in_lmdbs_file_give_no_other_state_that_verify_calls_well(tmp_path: Path) -> None:
-    """Each is looked at by a process of its own: LMDB may end it."""
+    """Each is looked at by a process of its own: LMDB may end it. LMDB's own numbers of its last two transactions are
+    left out (docs/log.md): a bit there makes the one before the last the last, whose state is sound as well."""
     store = written(LmdbTables(tmp_path), seals=True, count=400)
     store.close()
     file = tmp_path / "data.mdb"
@@ -178,6 +183,8 @@ def test_bits_that_flip_in_lmdbs_file_give_no_other_state_that_verify_calls_well
     used = [at for at in range(0, len(sound), 512) if any(sound[at : at + 512])]
     for _ in range(60):
         at = draw.choice(used) + draw.randrange(512)
+        if any(at in numbers for numbers in LAST_TRANSACTION):
+            continue
         bad = bytearray(sound)
         bad[at] ^= 1 << draw.randrange(8)
         file.write_bytes(bytes(bad))

@@ -59,12 +59,14 @@ class Pending:
 class AsyncConnection(asyncio.Protocol):
     """Open to the node at `address`; `open` requests are under way on it. Of one loop.
 
-    A node from which nothing is heard for `silent_s` while an answer is overdue is taken for lost.
+    A connection on which nothing is heard for `silent_s` while an answer is overdue `is_silent`: it gets no new
+    requests, and is closed when the last one was sent that long ago.
     """
 
     def __init__(self, address: Address, silent_s: float) -> None:
         self.address = address
         self.is_closed = False
+        self.is_silent = False
         self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -73,7 +75,7 @@ class AsyncConnection(asyncio.Protocol):
         self._pending: dict[int, Pending] = {}
         self._buffer = bytearray()
         self._raw: tuple[Reply, int] | None = None
-        self._heard_at = self._loop.time()
+        self._heard_at = self._asked_at = self._loop.time()
         self._sweep: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -149,7 +151,7 @@ class AsyncConnection(asyncio.Protocol):
                 ended()
             return future
         self._seq = seq = self._seq + 1
-        now = self._loop.time()
+        self._asked_at = now = self._loop.time()
         if not self._pending:
             self._heard_at = now  # from now on something is to be heard
         self._pending[seq] = Pending(future, now + timeout_s, late, ended, waits)
@@ -201,7 +203,10 @@ class AsyncConnection(asyncio.Protocol):
                 pending.was_flushed = True
 
     def _swept(self) -> None:
-        """Give up what is answered too late; where nothing is heard at all, the connection, too."""
+        """Give up what is answered too late; where nothing is heard at all, the connection, too.
+
+        What was asked lately has its time: a node that goes on after a pause answers it in a moment.
+        """
         self._sweep = None
         now = self._loop.time()
         overdue = [one for one in self._pending.values() if one.deadline <= now]
@@ -209,8 +214,10 @@ class AsyncConnection(asyncio.Protocol):
             if not one.future.done():
                 one.future.set_exception(Lost(f"{self._named}: no answer in time", was_sent=True))
         if overdue and self._heard_at <= now - self._silent_s:
+            self.is_silent = True
+        if self.is_silent and self._asked_at <= now - self._silent_s:
             self.close()
-        elif self._pending:
+        elif self._pending or self.is_silent:
             self._sweep = self._loop.call_later(SWEEP_S, self._swept)
 
     # -- the transport -----------------------------------------------------------------------------------------

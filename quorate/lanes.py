@@ -35,9 +35,15 @@ class Lane:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it opens, or is open."""
+        """Whether it opens, or is open, to new requests."""
         connection = self.connection
-        return not self.task.done() if connection is None else not connection.is_closed
+        return not self.task.done() if connection is None else not (connection.is_closed or connection.is_silent)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is open for the requests that it has, but gets no new ones."""
+        connection = self.connection
+        return connection is not None and connection.is_silent and not connection.is_closed
 
     async def opened(self) -> AsyncConnection:
         """Its connection. Raises `Lost`, `NotLetInError`."""
@@ -67,6 +73,7 @@ class Lanes:
         self._work: dict[Address, Lane] = {}
         self._waits: list[Lane] = []
         self._longs: list[Lane] = []
+        self._silent: list[Lane] = []
 
     def _open(self, address: Address, timeout_s: float) -> Lane:
         connecting = AsyncConnection.connect(address, timeout_s, self._credentials, self._silent_s)
@@ -75,18 +82,19 @@ class Lanes:
     def open_work(self, address: Address) -> AsyncConnection | None:
         """Return the one that all share, if it is open."""
         lane = self._work.get(address)
-        connection = None if lane is None else lane.connection
-        return None if connection is None or connection.is_closed else connection
+        return lane.connection if lane is not None and lane.is_usable else None
 
     async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
         """Return the one that all share, opened; whoever comes first connects, and the others wait for that."""
         lane = self._work.get(address)
         if lane is None or not lane.is_usable:
+            self._leave([lane] if lane is not None else [])
             lane = self._work[address] = self._open(address, timeout_s)
         return await lane.opened()
 
     def wait(self, address: Address, timeout_s: float) -> Lane:
         """One on which few others wait, with a place on it: `left` gives that back."""
+        self._leave(self._waits)
         self._waits = [one for one in self._waits if one.is_usable]
         lane = next((one for one in self._waits if one.address == address and one.users < WAITS_MAX), None)
         if lane is None:
@@ -97,6 +105,7 @@ class Lanes:
 
     def long(self, address: Address, timeout_s: float) -> Lane:
         """One that nobody else uses: `left` gives it back."""
+        self._leave(self._longs)
         self._longs = [one for one in self._longs if one.is_usable]
         lane = next((one for one in self._longs if one.address == address and not one.users), None)
         if lane is None:
@@ -104,6 +113,10 @@ class Lanes:
             self._longs.append(lane)
         lane.users += 1
         return lane
+
+    def _leave(self, lanes: list[Lane]) -> None:
+        """Keep the silent lanes among these until they are closed."""
+        self._silent = [one for one in {*self._silent, *lanes} if one.is_silent]
 
     def left(self, lane: Lane) -> None:
         """Free a place; of connections that nobody uses some are kept."""
@@ -117,7 +130,7 @@ class Lanes:
     @property
     def all(self) -> list[Lane]:
         """Every connection."""
-        return [*self._work.values(), *self._waits, *self._longs]
+        return [*self._work.values(), *self._waits, *self._longs, *self._silent]
 
     @property
     def open(self) -> int:
@@ -139,3 +152,4 @@ class Lanes:
         self._work.clear()
         self._waits.clear()
         self._longs.clear()
+        self._silent.clear()

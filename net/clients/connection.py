@@ -225,7 +225,7 @@ class Connection:
             note = found.note
             found = found.request
         self.open.count += 1
-        order = self._place(found)
+        order = self._replies.place(is_ordered=found.seq is None and self._guard.session.is_ordered)
         if size:
             if not self.account.may_open(size):
                 self._sink.room.overdrawn(self, size)
@@ -255,15 +255,14 @@ class Connection:
         if isinstance(found, Close):
             self.close_when_answered()
             self._sink.ended(self)  # its consumers wait no longer
-        elif isinstance(found, Fault):
-            self._reply(self._place(NO_REQUEST), NO_REQUEST, self._guard.fault_reply(self, found), None)
+            return
+        order = self._replies.place(is_ordered=self._guard.session.is_ordered)
+        if isinstance(found, Fault):
+            self._reply(order, NO_REQUEST, self._guard.fault_reply(self, found), None)
             if found.is_fatal:
                 self.close_when_answered()
         else:
-            self._send(self._place(NO_REQUEST), found.data)
-
-    def _place(self, request: Request) -> int:
-        return self._replies.place(is_ordered=request.seq is None and self._guard.session.is_ordered)
+            self._send(order, found.data)
 
     def _hand_on(self) -> None:
         """Take what waits while there is room, and read on when nothing waits any more."""

@@ -30,6 +30,7 @@ from cli.output import (
     shown_asked,
     speaking,
     told_error,
+    was_refused,
 )
 from cli.secret import SECRET_FILE, make_secret, secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
@@ -151,8 +152,7 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
         with client_at(member["client_host"], member["client_port"], timeout=2) as connection:
             reply = connection.status()
     except QuorateError as error:
-        is_silent = isinstance(error.__cause__, ConnectionRefusedError)  # else somebody is there, and says why not
-        return row if is_silent else row | {"fault": row["fault"] or str(error)}
+        return row if was_refused(error) else row | {"fault": row["fault"] or str(error)}
     own = _running(reply)
     if reply["node_id"] != member["node_id"]:
         return row | {"state": f"node {reply['node_id']} is there"}

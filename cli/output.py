@@ -33,15 +33,28 @@ NOTHING_THERE: Final = 3
 NOT_THERE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER})
 """The refusals that say that what the command names is not there."""
 
+NO_NODE: Final = ": no node listens there; `qctl node start` starts one, --host and --port name another"
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
+def was_refused(error: object) -> bool:
+    """Whether the system of the other end has refused the connection: no program listens at that address."""
+    seen: set[int] = set()
+    while isinstance(error, Exception) and id(error) not in seen:  # an error that was raised again is its own cause
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__
+    return False
+
+
 def fail(reason: object) -> typer.Exit:
-    """Say why on standard error; raise what is returned."""
-    print(f"qctl: {reason}", file=sys.stderr)
+    """Print the reason on standard error; the caller raises what is returned."""
+    print(f"qctl: {reason}{NO_NODE if was_refused(reason) else ''}", file=sys.stderr)
     is_none = isinstance(reason, RefusedError) and reason.error in NOT_THERE
     return typer.Exit(NOTHING_THERE if is_none else 1)
 
@@ -90,6 +103,8 @@ def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
             return command(*arguments, **named)
+        except BrokenPipeError:  # of standard output, whose reader has what it wants: typer ends this silently
+            raise
         except (QuorateError, ConfigError, StorageError, HeldError, OSError, UnicodeError, ValueError) as error:
             raise fail(error) from error
 

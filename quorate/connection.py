@@ -46,7 +46,8 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(self._socket)
         except (OSError, UnicodeError) as error:  # the latter is what a name is told that can't be one
-            raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
+            why = getattr(error, "strerror", None) or error
+            raise Lost(f"{address[0]}:{address[1]}: {why}", was_sent=False) from error
         self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False

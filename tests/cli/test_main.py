@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from cli import main
 from cli.main import ALONE, GROUPS, app
+from tests.conftest import StartNode
 
 CALL = """
 import sys
@@ -60,7 +61,28 @@ def test_an_import_that_fails_is_not_taken_for_a_name_that_is_not_there(monkeypa
 def test_a_call_brings_in_what_is_behind_its_own_name_alone() -> None:
     """Scripts call qctl for each message; to import all of it took most of a call's time."""
     done = subprocess.run([sys.executable, "-c", CALL], capture_output=True, text=True, check=True)
-    assert "Connection refused" in done.stderr
+    assert done.stderr == (
+        "qctl: 127.0.0.1:1: Connection refused: no node listens there; `qctl node start` starts one, "
+        "--host and --port name another\n"
+    )
     brought = set(done.stdout.split())
     assert {one for one in brought if one.startswith("cli.")} == {"cli.main", "cli.output", "cli.queue"}
     assert not brought & {"actors.node.config", "net.protocols", "storage.state", "lmdb", "asyncio"}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_closes_the_pipe_hears_no_complaint(form: list[str], start_node: StartNode) -> None:
+    """`qctl queue ls --json | head -1` ended in "[Errno 32] Broken pipe"."""
+    node = start_node()
+    with node.client() as client:
+        for n in range(2000):
+            client.produce(f"{'q' * 100}{n}", n)
+    words = [sys.executable, "-c", "from cli.main import main; main()", "queue", "ls", "--port", str(node.port), *form]
+    asked = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert asked.stdout is not None
+    assert asked.stderr is not None
+    assert asked.stdout.readline()
+    asked.stdout.close()
+    assert asked.stderr.read() == b""
+    asked.stderr.close()
+    asked.wait(30)

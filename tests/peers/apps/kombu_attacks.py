@@ -199,6 +199,9 @@ def unreadable():
         client.produce("bg", {"body": "%%%a", "properties": {"body_encoding": "base64"}, "headers": {}}, retry=2)
         connection.Producer().publish(1, routing_key="bg", declare=[kombu.Queue("bg")])
         assert channel.basic_get("bg").payload == 1
+        until = time.monotonic() + 10  # a thread says what is rejected
+        while client.monitor("bg")["in_flight"] != 1 and time.monotonic() < until:
+            time.sleep(0.02)
         assert client.monitor("bg")["in_flight"] == 1
         assert client.monitor("{bg}.XQ")["size"] == 2
 

@@ -1,11 +1,6 @@
 """Sockets that listen, and whether an address is of this machine."""
 
-import select
 import socket
-from typing import Any, Final
-
-ENDED: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
-"""What the system reports of a stream whose other end was closed, reset or shut down for writing (poll(2))."""
 
 
 def listening_socket(host: str, port: int, kind: socket.SocketKind, *, shares: bool = True) -> socket.socket:
@@ -31,16 +26,3 @@ def is_loopback(host: str) -> bool:
     if not host.startswith(("127.", "::ffff:127.")):
         return False
     return host.removeprefix("::ffff:").replace(".", "").isdigit()  # and no name that only begins so
-
-
-def peer_has_ended(sock: Any) -> bool:
-    """Whether the other end of a stream asks nothing more by now, also if that lies unread behind what it asked.
-
-    `sock` is a socket, or what asyncio shows of one. True if it is closed here.
-    """
-    descriptor = sock.fileno()
-    if descriptor < 0:
-        return True
-    poll = select.poll()
-    poll.register(descriptor, select.POLLRDHUP)
-    return any(event & ENDED for _, event in poll.poll(0))

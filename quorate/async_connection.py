@@ -4,7 +4,6 @@ A machine around an asyncio transport: nothing here tries again, and nothing dec
 """
 
 import asyncio
-import select
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -13,14 +12,13 @@ import msgspec
 
 from quorate.credentials import NO_TLS, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
-from quorate.keep_alive import keep_alive
+from quorate.keep_alive import keep_alive, peer_has_ended
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address
 from quorate.protocol import Action
 from quorate.trying import token_refused
 
 REPLY_BYTES_MAX: Final = 64 << 20
-HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)
 SWEEP_S: Final = 0.25
 """So often it is looked whether an answer is missing."""
 
@@ -167,12 +165,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def _has_hung_up(self) -> bool:
         """Whether the node has closed its end, which this loop may not have been told yet."""
-        sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if sock is None or not HUNG_UP:
-            return False
-        poll = select.poll()
-        poll.register(sock.fileno(), HUNG_UP)
-        return bool(poll.poll(0))
+        return self._transport is not None and peer_has_ended(self._transport.get_extra_info("socket"))
 
     def cancel(self, future: "asyncio.Future[Reply]") -> None:
         """Let what waits with that future wait no more; its reply comes, and goes to `late` if nobody wants it."""

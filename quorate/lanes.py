@@ -87,15 +87,13 @@ class Lanes:
     async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
         """Return the one that all share, opened; whoever comes first connects, and the others wait for that."""
         lane = self._work.get(address)
-        if lane is None or not lane.is_usable:
-            self._leave([lane] if lane is not None else [])
+        if lane is None or not self._usable([lane]):
             lane = self._work[address] = self._open(address, timeout_s)
         return await lane.opened()
 
     def wait(self, address: Address, timeout_s: float) -> Lane:
         """One on which few others wait, with a place on it: `left` gives that back."""
-        self._leave(self._waits)
-        self._waits = [one for one in self._waits if one.is_usable]
+        self._waits = self._usable(self._waits)
         lane = next((one for one in self._waits if one.address == address and one.users < WAITS_MAX), None)
         if lane is None:
             lane = self._open(address, timeout_s)
@@ -105,8 +103,7 @@ class Lanes:
 
     def long(self, address: Address, timeout_s: float) -> Lane:
         """One that nobody else uses: `left` gives it back."""
-        self._leave(self._longs)
-        self._longs = [one for one in self._longs if one.is_usable]
+        self._longs = self._usable(self._longs)
         lane = next((one for one in self._longs if one.address == address and not one.users), None)
         if lane is None:
             lane = self._open(address, timeout_s)
@@ -114,9 +111,10 @@ class Lanes:
         lane.users += 1
         return lane
 
-    def _leave(self, lanes: list[Lane]) -> None:
-        """Keep the silent lanes among these until they are closed."""
-        self._silent = [one for one in {*self._silent, *lanes} if one.is_silent]
+    def _usable(self, lanes: list[Lane]) -> list[Lane]:
+        """Give those of the lanes that take new requests; the silent ones are kept until they are closed."""
+        self._silent = [one for one in [*self._silent, *lanes] if one.is_silent]
+        return [one for one in lanes if one.is_usable]
 
     def left(self, lane: Lane) -> None:
         """Free a place; of connections that nobody uses some are kept."""

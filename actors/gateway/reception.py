@@ -50,8 +50,7 @@ class _Guest:
 
 def _address_of(connection: Connection) -> str:
     """Host and port, as far as they are known."""
-    end: Any = connection.transport
-    peer = end.get_extra_info("peername")
+    peer = connection.transport.get_extra_info("peername")
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.identity.address)
 
 

@@ -41,7 +41,7 @@ from net.clients.session_guard import SessionGuard
 from net.clients.strangers_time import MANY, SMALL_BYTES
 from net.clients.waiting_requests import WaitingRequests
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
-from net.sockets import peer_has_ended
+from quorate.keep_alive import peer_has_ended
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 
 NO_REQUEST: Final = Request(action=0)
@@ -124,8 +124,7 @@ class Connection:
     @property
     def has_ended(self) -> bool:
         """Whether the client's end is closed by now: it may have reset the stream, or left, behind what was read."""
-        sock = self.transport.get_extra_info("socket")
-        return sock is not None and peer_has_ended(sock)
+        return peer_has_ended(self.transport.get_extra_info("socket"))
 
     @property
     def is_gone(self) -> bool:

@@ -54,7 +54,7 @@ class Transport(Protocol):
         """Close at once."""
 
     def get_extra_info(self, name: str) -> Any:
-        """Give the `socket`, where there is one; else None."""
+        """Give what asyncio knows of the stream by that name (`socket`, `peername`); None: nothing."""
 
 
 class Strangers(Protocol[ClientT]):

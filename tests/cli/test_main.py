@@ -85,4 +85,4 @@ def test_a_reader_that_closes_the_pipe_hears_no_complaint(form: list[str], start
     asked.stdout.close()
     assert asked.stderr.read() == b""
     asked.stderr.close()
-    asked.wait(30)
+    assert asked.wait(30) in (0, 1), "0 where the pipe took all before it was closed"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
+from actors.runtime.contract import STILL_S
 from tests.cluster import Cluster, wait_for
 from tests.node import Node
 
@@ -104,11 +105,12 @@ def test_a_client_that_ends_its_side_and_reads_on_is_answered_by_every_node(clus
                 {"action": 4, "queue": "q"},
             ):
                 reply = _half_closed(node, request)
-                while reply.get("error") == "given_up":  # this machine is busy: a process stood still for 0.1 s
+                while reply.get("error") == "given_up":  # a process of this busy machine stood still for that long
+                    time.sleep(STILL_S)
                     reply = _half_closed(node, request)
                     refused += 1
                 assert reply["code"] == 0, reply
-    assert refused < 12, "one in ten"
+    assert refused <= 3, "of 120"
 
 
 def _half_closed(node: Node, request: dict[str, object]) -> dict[str, object]:

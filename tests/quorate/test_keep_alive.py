@@ -13,7 +13,8 @@ from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.tcp import TcpProtocol, listen_tcp
 from net.protocols import PROTOCOLS
-from net.sockets import listening_socket, peer_has_ended
+from net.sockets import listening_socket
+from quorate.keep_alive import peer_has_ended
 from tests.net.clients.test_tcp import Stopping
 
 

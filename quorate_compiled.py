@@ -99,6 +99,7 @@ MODULES: Final = (
     "actors.queues.moving",
     "actors.queues.scanning",
     "actors.queues.settling",
+    "actors.queues.showing",
     "actors.shard.node_view",
     "actors.shard.owner_stage",
     "actors.shard.put_off",

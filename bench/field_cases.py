@@ -40,6 +40,8 @@ def values(field: str, ids: tuple[int, ...] = IDS) -> tuple[tuple[Any, Any], tup
         "queues": ((["a", "b"], ["none"]), ([], [""])),
         "key": (("k", "none"), ("", 7)),
         "scope": (("all", "all"), ("", 7)),
+        "on_duplicate": (("keep", "replace"), ("", 7)),
+        "unless": ((first, last), (-1, "x")),
         "data": (("text", {"a": [1]}), (None, 1)),
         "messages": (([{"data": 1}], [{"data": 1, "key": "k"}, {"data": 2, "key": "k"}]), ([], [{"no": 1}])),
         "dead_letter": (("b", None), (7, [])),

@@ -17,7 +17,7 @@ MONITOR: Final = ("queue", "full", "as_job")
 READS: Final[dict[int, tuple[str, ...]]] = {
     Action.PRODUCE: (
         *("queue", "data", "messages", "delay", "ttl", "retry", "priority", "key", "scope", "encoding", "headers"),
-        *("expire", "keep", "max_ready", "replicate", "wait", "as_job", "ttr", "asked_delay"),
+        *("expire", "keep", "max_ready", "replicate", "wait", "on_duplicate", "as_job", "ttr", "asked_delay"),
     ),
     Action.CONSUME: QUEUES,
     Action.CONFIRM: (*NAMING, "held", "early", "discard"),
@@ -32,7 +32,7 @@ READS: Final[dict[int, tuple[str, ...]]] = {
     Action.RELEASE: (*NAMING, "delay", "nack", "as_job"),
     Action.EXTEND: (*NAMING, "retry", "as_job"),
     Action.PEEK: ("queue", "state", "count", "after", "descending", "as_job"),
-    Action.SHOW: ("queue", "msg_id", "key", "scope", "as_job"),
+    Action.SHOW: ("queue", "msg_id", "key", "scope", "wait", "unless", "as_job"),
     Action.REMOVE: ("queue",),
     Action.LOG: ("shard", "after", "count", "raw"),
     Action.CLUSTER: ("command", "node_id", "host", "port", "shard"),

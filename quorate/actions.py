@@ -87,6 +87,9 @@ class Gathered:
 BASE_LEVEL: Final = 5
 """The feature level of the oldest nodes that this version talks with: see `storage.records`."""
 
+STREAMS_LEVEL: Final = 6
+"""That at which nodes know `on_duplicate` and `unless`: see there, too."""
+
 
 class Facts(NamedTuple):
     """About one action.
@@ -142,7 +145,12 @@ TABLE: Final = (
     Facts(Action.RELEASE, "release", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.EXTEND, "extend", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.PEEK, "peek", Right.LOOK, About.QUEUE, is_long=True, is_repeatable=True),
-    Facts(Action.SHOW, "show", Right.LOOK, About.MESSAGE, Gathered.FOUND, is_long=True, is_repeatable=True),
+    Facts(
+        *(Action.SHOW, "show", Right.LOOK, About.MESSAGE, Gathered.FOUND),
+        is_long=True,
+        is_repeatable=True,
+        may_wait=True,
+    ),
     Facts(Action.REMOVE, "remove", Right.MANAGE, About.QUEUE, writes=True, unless_gone=True),
     Facts(
         *(Action.LOG, "log", Right.LOG, About.LOG),

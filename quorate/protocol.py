@@ -154,6 +154,7 @@ Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 Expire = Literal["drop", "bury"]
 Scope = Literal["all"]
+OnDuplicate = Literal["refuse", "keep", "replace"]
 Paused = bool | Literal["in", "out", "all", "none"]
 
 
@@ -171,6 +172,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     expire: Expire | None = None
     keep: bool | None = None
     scope: Scope | None = None
+    on_duplicate: OnDuplicate | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -198,7 +200,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     that knows jobs asks, and is told what it makes a job's id of; JSON has no such field. `early`: a confirm is
     answered before it is durable. `discard`: it stands in the log as a removal. `value`: what the setting `key` is set
     to. `ttr`, `asked_delay`: what a session's client calls the retry time and the delay of a job (s), which are told
-    again to whoever consumes with any `ttr`; JSON has neither.
+    again to whoever consumes with any `ttr`; JSON has neither. `on_duplicate`: what a produce does where a message of
+    its queue has the `key` already: it is refused, that message is kept, or replaced. `unless`: a show with `wait` is
+    answered when the key names another message than this one.
     """
 
     action: Integer
@@ -261,6 +265,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     held: bool | None = None
     ttr: Integer | None = None
     asked_delay: Integer | None = None
+    on_duplicate: OnDuplicate | None = None
+    unless: MsgId | None = None
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
@@ -344,6 +350,15 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     told: Told | None = None
     deliveries_here: int | None = None
     ignored: list[str] | None = None
+
+
+class KeptReply(Reply, kw_only=True):
+    """The reply to a produce with `on_duplicate` that kept a message that was there. `duplicate`: the message that
+    `msg_id` names was there already; `duplicates`: so were those at these places of `msg_ids`.
+    """
+
+    duplicate: bool | None = None
+    duplicates: list[int] | None = None
 
 
 class MoveReply(Reply):
@@ -444,132 +459,16 @@ class ScanReply(Reply, kw_only=True):
     messages: list[MessageView] | None = None
 
 
-class QueueSettings(msgspec.Struct, gc=False):
-    """A queue's settings (`max_size`, `max_deliveries` 0: no limit; `expires_after` 0: never); times in seconds.
-
-    `paused`: nothing is given out; "in": nothing comes in; "all": neither.
-    """
-
-    max_size: int
-    default_ttl: float
-    default_retry: float
-    max_deliveries: int
-    dead_letter: str | None
-    paused: bool | str
-    expires_after: float = 0.0
-
-
-class SettingsReply(Reply, kw_only=True):
-    """The reply to configure: the queue's settings as they now hold, as in `QueueSettings`."""
-
-    max_size: int
-    default_ttl: float
-    default_retry: float
-    max_deliveries: int
-    dead_letter: str | None
-    paused: bool | str
-    expires_after: float = 0.0
-
-
-class QueueTotals(msgspec.Struct, gc=False, omit_defaults=True):
-    """What has become of a queue's messages since Unix second `since`, when its leader began to lead.
-
-    `delivered` counts each time, `redelivered` those that were not a message's first; `taken` those that were delivered
-    at most once. `arrived` came from other queues, buried or moved.
-    """
-
-    since: float
-    produced: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    confirmed: int = 0
-    released: int = 0
-    expired: int = 0
-    buried: int = 0
-    moved: int = 0
-    taken: int = 0
-    cleared: int = 0
-    arrived: int = 0
-
-
-class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """One queue of a list; counts as in monitor. The rest is there in a list that is `full`.
-
-    `oldest`: since when (Unix seconds) the message that is ready for longest is so. `dead_letter`: where its dead
-    letters go; `dead_letters`: how many are there. `came`, `left`: how many did in a second, between the last two times
-    that somebody asked for sums; None: nobody has, lately. `age`: how long it has been there, `idle`: unused (s);
-    `was_ready`: how often a message of it became ready, `given_out`: how often one was handed out. All four are of the
-    time since its leader knows the queue.
-    """
-
-    name: str
-    size: int
-    ready: int
-    delayed: int
-    in_flight: int
-    max_size: int
-    max_id: int
-    wait_status: int
-    paused: bool | str
-    oldest: float | None = None
-    dead_letter: str | None = None
-    dead_letters: int | None = None
-    totals: QueueTotals | None = None
-    came: float | None = None
-    left: float | None = None
-    age: float | None = None
-    idle: float | None = None
-    was_ready: int | None = None
-    given_out: int | None = None
-
-
-class MonitorReply(Reply, kw_only=True):
-    """The reply to monitor: counts of messages, trans_ids and records.
-
-    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
-    all of the queue's. `row`: as in a list, if it was to be `full`. `exists`: False of no queue, which is no error.
-    """
-
-    size: int
-    ready: int
-    delayed: int
-    in_flight: int
-    max_size: int
-    max_id: int
-    wait_status: int
-    paused: bool | str
-    leader_node_id: int
-    node_id: int
-    trans_id: int
-    log_size: int
-    max_log_size: int
-    settings: QueueSettings | None = None
-    row: QueueRow | None = None
-    exists: bool | None = None
-
-
-class ListReply(Reply, kw_only=True):
-    """The reply to list: queues in the order of their names, or in that which was asked for.
-
-    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that. `partial`: those of
-    `missing_shards` could not be asked for. `sums`: an object for each shard.
-    """
-
-    queue_list: list[QueueRow]
-    queue_count: int
-    next: str | None = None
-    sums: list[Any] | None = None
-    partial: bool = False
-    missing_shards: list[int] | None = None
-
-
 class LeaderReply(Reply, kw_only=True):
-    """The reply to leader: who leads, elected under `vote_id`, and where clients reach it."""
+    """The reply to leader: who leads, elected under `vote_id`, and where clients reach it. `level`: the cluster's
+    feature level, which says what may be asked.
+    """
 
     leader_node_id: int
     leader_host: str
     leader_port: int
     vote_id: int = 0
+    level: int | None = None
 
 
 class RedirectReply(LeaderReply, kw_only=True):

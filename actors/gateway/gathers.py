@@ -12,19 +12,8 @@ from actors.messages.call import Call, rows_in_reply
 from actors.messages.sorting import NAME, cursor, is_ranked, position, rank, value_of
 from net.protocols import is_told_addresses
 from quorate.node_replies import MetricsReply, StatusReply
-from quorate.protocol import (
-    DOWN,
-    ClusterReply,
-    Code,
-    ErrorWord,
-    LeaderReply,
-    ListReply,
-    QueueRow,
-    Reply,
-    Request,
-    done,
-    refusal,
-)
+from quorate.protocol import DOWN, ClusterReply, Code, ErrorWord, LeaderReply, Reply, Request, done, refusal
+from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapReply
 
 MayBePartial = ListReply | ShardMapReply | ShardedClusterReply | MetricsReply | StatusReply

@@ -403,6 +403,8 @@ class Router(LoopActor[ToRouter]):
 def _as_stopping(call: Call, reply: Reply) -> Answer:
     """Let a consumer go on elsewhere that this node has called back since it stops: it has not waited in vain."""
     is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
+    if call.request.action == Action.SHOW:
+        is_empty = reply.error == ErrorWord.NO_SUCH_MESSAGE
     if call.request.wait and call.request.action in WAITS and is_empty:
         return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
     return call, reply

@@ -7,7 +7,8 @@ ready, so none is the oldest) comes last, also from the greatest down.
 import math
 from typing import Final
 
-from quorate.protocol import QueueRow, Request
+from quorate.protocol import Request
+from quorate.queue_replies import QueueRow
 
 NAME: Final = "name"
 OF_TOTALS: Final = (

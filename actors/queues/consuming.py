@@ -11,6 +11,7 @@ from actors.messages.rights import ANONYMOUS, Principal
 from actors.queues.delivery import Delivery
 from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.shard.node_view import Limits
 from quorate.protocol import BATCH_MAX, Action, ErrorWord, Reply, done
 from storage.message import Message
 
@@ -48,10 +49,13 @@ class LeftWaiters(WaitingCalls):
 
 
 class Consuming(Machine):
-    """Of one shard."""
+    """Of one shard. `cancels_too`: ends a wait that is none of a consumer's; whether there was one."""
 
-    def __init__(self, context: ShardContext, delivery: Delivery) -> None:
+    def __init__(
+        self, context: ShardContext, delivery: Delivery, cancels_too: Callable[[Client, object], bool]
+    ) -> None:
         self._context = context
+        self._cancels_too = cancels_too
         self._ledger = context.ledger
         self.delivery = delivery
         delivery.idle.set_idle_s(context.limits.idle_queue_s, context.ledger.now)
@@ -83,7 +87,7 @@ class Consuming(Machine):
         wait_s = request.wait or 0.0
         if wait_s > limits.wait_s_max and not request.as_job:
             return self._ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and {limits.wait_s_max:g} are allowed")
-        if wait_s and (reason := self._why_not_wait(call, len(names))):
+        if wait_s and (reason := why_not_wait(limits, self.delivery, call, len(names))):
             return self._ledger.refuse(call, ErrorWord.OVERLOADED, reason)
         if request.action == _WATCH:
             return self.delivery.watch_for(call, names, wait_s)
@@ -94,24 +98,8 @@ class Consuming(Machine):
         request = call.request
         if request.seq is None:
             return self._ledger.refuse_field(call, "seq", "is missing: which request is not to wait any more?")
-        is_ended = self.delivery.cancel(call.client, request.seq)
+        is_ended = self.delivery.cancel(call.client, request.seq) or self._cancels_too(call.client, request.seq)
         return self._ledger.answer_when_committed(call, done(request, Reply, cancelled=int(is_ended)))
-
-    def _why_not_wait(self, call: Call, names: int) -> str | None:
-        """Why no consumer more of that client can wait for so many queues; None if one can."""
-        limits, lines = self._context.limits, self.delivery.lines
-        own = lines.names_of(call.client)
-        if lines.named + names > limits.waiters_max:
-            return f"{limits.waiters_max} consumers wait already"
-        if lines.count_of(call.client) >= limits.waits_per_client_max:
-            return f"{limits.waits_per_client_max} consumers of this connection wait already"
-        if own and own + names > WAITED_NAMES_MAX:
-            return f"this connection waits for {own} queues already, and for {WAITED_NAMES_MAX} it may"
-        if call.principal.name == ANONYMOUS:
-            allowed = int(limits.waiters_max * STRANGERS_SHARE)
-            if lines.named_by_strangers + names > allowed:
-                return f"{allowed} consumers without a token wait already"
-        return None
 
     # -- time, and calls that end otherwise --------------------------------------------------------------------
 
@@ -160,3 +148,20 @@ class Consuming(Machine):
         """All consumers."""
         lines = self.delivery.take_lines()
         return LeftWaiters(lines, self._ledger.now) if len(lines) else None
+
+
+def why_not_wait(limits: Limits, delivery: Delivery, call: Call, names: int) -> str | None:
+    """Why no consumer more of that client can wait for so many queues, or a key; None if one can."""
+    lines, keys, client = delivery.lines, delivery.key_lines, call.client
+    own = lines.names_of(client) + keys.names_of(client)
+    if lines.named + keys.named + names > limits.waiters_max:
+        return f"{limits.waiters_max} consumers wait already"
+    if lines.count_of(client) + keys.count_of(client) >= limits.waits_per_client_max:
+        return f"{limits.waits_per_client_max} consumers of this connection wait already"
+    if own and own + names > WAITED_NAMES_MAX:
+        return f"this connection waits for {own} queues already, and for {WAITED_NAMES_MAX} it may"
+    if call.principal.name == ANONYMOUS:
+        allowed = int(limits.waiters_max * STRANGERS_SHARE)
+        if lines.named_by_strangers + keys.named_by_strangers + names > allowed:
+            return f"{allowed} consumers without a token wait already"
+    return None

@@ -14,6 +14,7 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 - consumers that wait are served in the order in which they came, whatever queue their message comes from.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from actors.messages.call import Call, Client
@@ -41,14 +42,17 @@ After it sockets have their turn. The rest goes on by an alarm that is due at on
 class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
 
-    `lines`: who waits; `idle`: which queues nobody uses; `handing` does what follows for a message that goes to
-    somebody.
+    `lines`: who waits for messages. `key_lines`: who waits for a key of a queue (`key_line`); while somebody does,
+    `on_keyed` is told of each message that comes into a queue with a key. `idle`: which queues nobody uses. `handing`
+    does what follows for a message that goes to somebody.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
         self.lines = WaitQueues()
+        self.key_lines = WaitQueues()
+        self.on_keyed: Callable[[Message], None] | None = None
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
         self._to_serve: dict[str, QueueState] = {}
@@ -256,6 +260,8 @@ class Delivery:
         if self.ending.is_due(queue, message):
             self._end(queue, [message])
             return
+        if message.key is not None and len(self.key_lines) and self.on_keyed is not None:
+            self.on_keyed(message)
         place = queue.place(message, self._ledger.now)
         if place == Place.DELAYED:
             self.alarms.set(queue.name, message.due_at)
@@ -270,9 +276,12 @@ class Delivery:
         live = self._state.messages
         lines = self.lines
         to_serve: dict[str, QueueState] = {}
+        on_keyed = self.on_keyed if len(self.key_lines) else None
         for message in messages:
             if live.get(message.msg_id) is None:
                 continue  # cleared before it was committed
+            if on_keyed is not None and message.key is not None:
+                on_keyed(message)
             queue = self._state.queues[message.queue]
             place = queue.place(message, now)
             if place == Place.DELAYED:
@@ -444,6 +453,11 @@ class Delivery:
     def _give_up(self, waiter: Waiter) -> None:
         self._leave(waiter)
         self._ledger.answer(waiter.call, nothing(waiter.call, waiter.queues))
+
+
+def key_line(queue: str, key: str) -> str:
+    """Name the line of those who wait for a key of a queue: no name has a control character in it."""
+    return f"{queue}\0{key}"
 
 
 def _has_more_held(state: ShardState, queue: QueueState) -> bool:

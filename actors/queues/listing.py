@@ -19,7 +19,8 @@ from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.totals import Totals
 from quorate.actions import Right
-from quorate.protocol import ListReply, QueueRow, QueueTotals, done
+from quorate.protocol import done
+from quorate.queue_replies import ListReply, QueueRow, QueueTotals
 from storage.queue_state import QueueState
 
 LIST_NAMES: Final = 5000

@@ -10,6 +10,7 @@ from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.ripening import Ripening
 from actors.queues.settling import Confirming, Settling
+from actors.queues.showing import Showing
 from actors.shard.machine import Machine, ShardContext
 
 
@@ -19,8 +20,10 @@ def queue_machines(context: ShardContext) -> list[Machine]:
     admin = QueueAdmin(context, delivery)
     named = NamedMessages(context.ledger, context.jobs)
     readers = Readers(context)
+    showing = Showing(context, delivery)
     return [
-        Consuming(context, delivery),
+        Consuming(context, delivery, showing.cancel),
+        showing,
         Confirming(context, named),
         Settling(context, delivery, named),
         Moving(context, delivery),

@@ -18,15 +18,16 @@ from quorate.protocol import (
     TIME_MAX_S,
     Action,
     ErrorWord,
+    KeptReply,
     ProduceItem,
     Reply,
     Request,
     refusal,
 )
-from storage.message import Message, weight
-from storage.message_ids import message_id
+from storage.message import Message, is_of_all, weight
+from storage.message_ids import message_id, named
 from storage.queue_state import NEVER, QueueState
-from storage.records import GMQ_MARKS, Encoding
+from storage.records import GMQ_MARKS, STREAMS_LEVEL, Clear, Encoding
 
 NOW_S: Final = 2.0
 """A `ttl` without a `delay` that lies this little in the past was now when it was sent: the message is due once."""
@@ -59,13 +60,17 @@ SEQ_AT: Final = Request.__struct_fields__.index("seq")
 SCOPE_AT: Final = Request.__struct_fields__.index("scope")
 TTR_AT: Final = Request.__struct_fields__.index("ttr")
 ASKED_DELAY_AT: Final = Request.__struct_fields__.index("asked_delay")
-assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep", "scope")
+ON_DUPLICATE_AT: Final = Request.__struct_fields__.index("on_duplicate")
+assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep", "scope", "on_duplicate")
 
 DEFAULT_NODES: Final = 3
 """A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
 
 NEARLY: Final = 20
 """Where less than this part of the memory is left, and what a batch takes, it is looked at whether there is enough."""
+
+KEEP: Final = "keep"
+REPLACE: Final = "replace"
 
 KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
@@ -131,8 +136,10 @@ class Producing(Machine):
         items = asked[MESSAGES_AT]
         if items is not None:
             return self._produce_many(call, name, items, queue)
+        if asked[ON_DUPLICATE_AT] is not None:
+            return self._produce_many(call, name, [ProduceItem(request.data, encoding=request.encoding)], queue)
         made = self._message(call, name, queue, asked, None, 0)
-        if made is None:
+        if made is None or (made.key is not None and not self._has_free_key(call, made)):
             return None
         if not self._has_room(call, queue, 1, weight(made)):
             return None
@@ -202,41 +209,97 @@ class Producing(Machine):
         )
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
-        """All of them or, at the first that can't be, none."""
-        request = call.request
+        """All of them or, at the first that can't be, none. `items` of a request without `messages`: that one message.
+
+        A message that has the key of one of them is kept instead of that, or goes in the same entry, where
+        `on_duplicate` says so.
+        """
+        request, ledger, state = call.request, self.ledger, self._state
         asked = _fields_of(request)
         messages: list[Message] = []
+        kept: dict[int, int] = {}
+        replaced: list[Message] = []
         keys: set[str] = set()
         size = 0
         for index, item in enumerate(items):
             made = self._message(call, name, queue, asked, item, index)
             if made is None:
                 return None
+            how = item.on_duplicate or request.on_duplicate
+            if how is not None and not self._may_say(call, how, made.key, index):
+                return None
             if made.key is not None:
                 if made.key in keys:
-                    return self.ledger.refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
+                    return ledger.refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
                 keys.add(made.key)
+                holder = self._holder(made)
+                if holder is not None and how == KEEP and holder.queue == name:
+                    kept[index] = holder.msg_id
+                    continue
+                if holder is not None and how == REPLACE and holder.queue == name:
+                    replaced.append(holder)
+                    size -= weight(holder)
+                elif holder is not None:
+                    return self._refuse_key(call, made.key, holder, is_of_all=is_of_all(made))
             size += weight(made)
             messages.append(made)
-        if not self._has_room(call, queue, len(messages), size):
+        if not self._has_room(call, queue, len(messages) - len(replaced), size):
             return None
-        is_transient = queue is None and _is_of_jobs(asked)  # as each message's id reckons with
-        self.ledger.make_queue(name, is_transient=is_transient)
-        self.ledger.append_together(messages)
-        if is_transient:
-            self.delivery.idle.made(self._state.queues[name], self.ledger.now)
-        self._state.queues[name].life.used_at = self.ledger.now
+        if messages:
+            is_transient = queue is None and _is_of_jobs(asked)  # as each message's id reckons with
+            ledger.make_queue(name, is_transient=is_transient)
+            if kept or replaced:
+                self._number(messages, begin=state.trans_id + (1 if replaced else 0))
+            ledger.append_together([*([Clear(name, *named(replaced))] if replaced else ()), *messages])
+            if is_transient:
+                self.delivery.idle.made(state.queues[name], ledger.now)
+        state.queues[name].life.used_at = ledger.now
         for made in messages:
-            self.ledger.produced(made)
-        ids = [made.msg_id for made in messages]
-        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_ids=ids)
-        if request.replicate is None:
-            self.ledger.answer_when_committed(call, reply)
+            ledger.produced(made)
+        return self._answer_many(call, messages, kept)
+
+    def _number(self, messages: list[Message], begin: int) -> None:
+        """Give ids to messages that are made by the records behind number `begin`."""
+        for at, made in enumerate(messages, begin + 1):
+            made.msg_id = message_id(at, self._state.messages.shard)
+
+    def _may_say(self, call: Call, how: str, key: str | None, index: int) -> bool:
+        """Whether a message may be produced with that `on_duplicate`; refuses the call if not."""
+        if self.ledger.level < STREAMS_LEVEL:
+            reason = f"on_duplicate: it needs feature level {STREAMS_LEVEL}, and the cluster has {self.ledger.level}"
+            self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return False
+        if key is None:
+            field = "on_duplicate" if call.request.messages is None else f"messages[{index}].on_duplicate"
+            self.ledger.refuse_field(call, field, f"is {how!r}, and there is no key")
+            return False
+        return True
+
+    def _answer_many(self, call: Call, messages: list[Message], kept: dict[int, int]) -> None:
+        """Answer with the ids of those that were made, and of those that were `kept` (by their places)."""
+        request = call.request
+        made = iter(messages)
+        ids = [kept[at] if at in kept else next(made).msg_id for at in range(len(messages) + len(kept))]
+        if request.messages is None:
+            is_kept = True if kept else None
+            reply: Reply = KeptReply(
+                action=_PRODUCE, code=0, queue=request.queue, seq=request.seq, msg_id=ids[0], duplicate=is_kept
+            )
+            if messages and request.as_job:
+                reply.job = self.delivery.handing.job_facts(messages[0])
+            if messages and (request.replicate is not None or request.as_job):
+                return self._park_produced(call, reply, messages[0])
         else:
-            if request.replicate < self.view.voters // 2 + 1:
-                self.own_writes.written(call.client, self._state.trans_id)
-            self.ledger.replicated.answer_when_stored(request.replicate, call, reply, None)
-        return None
+            reply = Reply(action=_PRODUCE, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
+            if kept:
+                reply = KeptReply(
+                    action=_PRODUCE, code=0, queue=request.queue, seq=request.seq, msg_ids=ids, duplicates=[*kept]
+                )
+        if request.replicate is None:
+            return self.ledger.answer_when_committed(call, reply)
+        if request.replicate < self.view.voters // 2 + 1:
+            self.own_writes.written(call.client, self._state.trans_id)
+        return self.ledger.replicated.answer_when_stored(request.replicate, call, reply, None)
 
     def _message(
         self,
@@ -255,7 +318,7 @@ class Producing(Machine):
         scope = asked[SCOPE_AT]
         if item is not None:
             raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, *own_marks = _fields_of(item)
-            own_headers, own_expire, own_keep, own_scope = own_marks
+            own_headers, own_expire, own_keep, own_scope = own_marks[:4]
             delay = delay if own_delay is None else own_delay
             ttl = ttl if own_ttl is None else own_ttl
             retry = retry if own_retry is None else own_retry
@@ -287,10 +350,8 @@ class Producing(Machine):
                 return None
         if retry is None:
             retry = (self.ledger.new_queue if queue is None else queue).default_retry_s
-        if scope is not None and not self._may_be_of_all(call, key):
-            return None
-        if key is not None and (holder := self._holder(queue, key, is_of_all=scope is not None)) is not None:
-            self._refuse_key(call, key, self._state.messages[holder], is_of_all=scope is not None)
+        if scope is not None and key is None:
+            self.ledger.refuse_field(call, "scope", "stands beside a key")
             return None
         data = bytes(raw)
         if len(data) > self.limits.data_bytes_max:
@@ -330,24 +391,26 @@ class Producing(Machine):
                 reply.job = self.delivery.handing.job_facts(holder)
         self.ledger.answer_when_committed(call, reply)
 
-    def _may_be_of_all(self, call: Call, key: str | None) -> bool:
-        """Whether a message may have a key that is unique among all; refuses the call if not."""
-        if key is None:
-            self.ledger.refuse_field(call, "scope", "stands beside a key")
-            return False
-        return True
+    def _has_free_key(self, call: Call, made: Message) -> bool:
+        """Whether no message has the key of this one; refuses the call if one does."""
+        holder = self._holder(made)
+        if holder is not None:
+            self._refuse_key(call, str(made.key), holder, is_of_all=is_of_all(made))
+        return holder is None
 
-    def _holder(self, queue: QueueState | None, key: str, *, is_of_all: bool) -> int | None:
-        """Find the message that has the key already."""
-        if is_of_all:
-            message = self._state.keys.get(key)
-            return None if message is None else message.msg_id
-        return None if queue is None else queue.keys.get(key)
+    def _holder(self, made: Message) -> Message | None:
+        """Find the message that has the key of this one already."""
+        assert made.key is not None
+        if is_of_all(made):
+            return self._state.keys.get(made.key)
+        queue = self._state.queues.get(made.queue)
+        msg_id = None if queue is None else queue.keys.get(made.key)
+        return None if msg_id is None else self._state.messages[msg_id]
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""
         max_size = self.limits.new_queue.max_size if queue is None else queue.max_size
-        if max_size and (0 if queue is None else queue.size) + count > max_size:
+        if max_size and count > 0 and (0 if queue is None else queue.size) + count > max_size:
             self.ledger.refuse(
                 call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"
             )

@@ -1,4 +1,4 @@
-"""The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
+"""The requests that only look: monitor, list, leader, peek, scan, status. Their replies are parked like all others."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -16,18 +16,8 @@ from actors.queues.readers import Readers
 from actors.queues.scanning import Scanning, Summing, Sums, fitting, view_for
 from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
-from quorate.protocol import (
-    Action,
-    ErrorWord,
-    LeaderReply,
-    MonitorReply,
-    PeekReply,
-    QueueSettings,
-    Reply,
-    ShowReply,
-    done,
-    refusal,
-)
+from quorate.protocol import Action, ErrorWord, LeaderReply, PeekReply, done, refusal
+from quorate.queue_replies import MonitorReply, QueueSettings
 from storage.message import Message, weight
 from storage.queue_state import QueueState
 from storage.records import Place
@@ -71,8 +61,6 @@ class Queries(Machine):
             Action.NODE_LIST: self.list_queues,
             Action.LEADER: self.leader,
             Action.PEEK: self.peek,
-            Action.SHOW: self.show,
-            Action.FIND: self.find,
             Action.NODE_METRICS: self.measure,
             Action.NODE_STATUS: self.status,
         }
@@ -134,6 +122,7 @@ class Queries(Machine):
             leader_host=view.leader_host,
             leader_port=view.leader_port,
             vote_id=view.leader_vote_id,
+            level=self._ledger.level,
         )
         self._ledger.answer_when_committed(call, reply)
 
@@ -203,48 +192,6 @@ class Queries(Machine):
         if is_more and position is not None:
             reply.next = told(position)
         self._ledger.answer_when_committed(call, reply)
-
-    def show(self, call: Call) -> None:
-        """One message, by its id, by queue and key, or by a key that is unique among all."""
-        request = call.request
-        msg_id = request.msg_id
-        if msg_id is None and request.scope is not None:
-            keyed = None if request.key is None else self._state.keys.get(request.key)
-            msg_id = None if keyed is None else keyed.msg_id
-        elif msg_id is None:
-            if request.queue is None or request.key is None:
-                self._ledger.answer_when_committed(
-                    call, refusal(request, ErrorWord.FIELD, "msg_id is missing, and so are queue and key")
-                )
-                return
-            queue = self._state.queues.get(request.queue)
-            msg_id = None if queue is None else queue.keys.get(request.key)
-        message = None if msg_id is None else self._state.messages.get(msg_id)
-        if message is None or not call.principal.rights.may(Right.LOOK, message.queue):
-            named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
-            self._ledger.answer_when_committed(
-                call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
-            )
-            return
-        view, now = view_for(call, self._state, message), self._ledger.now if request.as_job else None
-        reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view, now=now)
-        self._ledger.answer_when_committed(call, reply)
-
-    def find(self, call: Call) -> None:
-        """Whether a message that may be looked at has a key that is unique among all.
-
-        A session that must know before it produces (`as_job`) is told of any: its produce would tell that, too.
-        """
-        request = call.request
-        if request.key is None or request.scope is None:
-            self._ledger.answer_when_committed(call, refusal(request, ErrorWord.FIELD, "key is missing, or scope"))
-            return
-        message = self._state.keys.get(request.key)
-        if message is not None and (request.as_job or call.principal.rights.may(Right.LOOK, message.queue)):
-            self._ledger.answer_when_committed(call, done(request, Reply))
-        else:
-            reason = f"there is no message with the key {request.key!r}"
-            self._ledger.answer_when_committed(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
 
     def scan(self, call: Call) -> None:
         """Scan some of the queues, or of the messages, or those whose time comes first: when others have had their

@@ -14,7 +14,8 @@ from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.runtime.work import Steps
 from actors.shard.machine import Machine, ShardContext
-from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, done
+from quorate.protocol import Action, ErrorWord, Reply, Request, done
+from quorate.queue_replies import SettingsReply
 from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import QueueState

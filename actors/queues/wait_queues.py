@@ -128,6 +128,11 @@ class WaitQueues:
         line = self._lines.get(name)
         return next(iter(line.values())) if line else None
 
+    def in_line(self, name: str) -> list[Waiter]:
+        """List those who wait for a queue, in their order."""
+        line = self._lines.get(name)
+        return [] if line is None else list(line.values())
+
     def length(self, name: str) -> int:
         """How many wait for a queue."""
         return len(self._lines.get(name, ()))

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
-from quorate.actions import BASE_LEVEL, LATER
+from quorate.actions import BASE_LEVEL, LATER, STREAMS_LEVEL
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, TrimmedReply
 from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
@@ -21,9 +21,8 @@ from quorate.protocol import (
     PLAIN,
     ClusterReply,
     DeliveredReply,
+    KeptReply,
     LeaderReply,
-    ListReply,
-    MonitorReply,
     MoveReply,
     PeekReply,
     ProduceItem,
@@ -31,10 +30,10 @@ from quorate.protocol import (
     Reply,
     Request,
     ScanReply,
-    SettingsReply,
     ShowReply,
     name_fault,
 )
+from quorate.queue_replies import ListReply, MonitorReply, SettingsReply
 from quorate.request_faults import headers_fault
 
 SHORT_NAME: Final = 64
@@ -46,14 +45,14 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
-    *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply),
+    *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply, KeptReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
-REQUEST_SINCE: Final[dict[str, int]] = {}
+REQUEST_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "unless": STREAMS_LEVEL}
 """From which feature level on nodes know a request's field: a row for each that is younger than `BASE_LEVEL`."""
 
-ITEM_SINCE: Final[dict[str, int]] = {}
+ITEM_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL}
 """The same of one of the messages of a produce."""
 
 _REQUEST_FIELDS: Final = Request.__struct_fields__

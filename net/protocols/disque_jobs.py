@@ -66,6 +66,7 @@ TOO_LATE: Final = (
 NOREPL_TIME: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
 NOREPL_GONE: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 AT_MOST_ONCE: Final = Say(b"-ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)\r\n")
+REPLACES_NOTHING: Final = Say(b"-ERR REPLACE stands beside KEY\r\n")
 NEVER_DUE: Final = Say(b"-ERR The specified DELAY is greater than TTL. Job refused since would never be delivered\r\n")
 
 _CONSUME: Final = int(Action.CONSUME)
@@ -89,6 +90,7 @@ class _Options:
         self.is_early = False
         self.priority = 0
         self.key: str | None = None
+        self.replaces = False
 
 
 LEASTS: Final = {
@@ -108,6 +110,10 @@ def _read_options(arguments: list[bytes], options: _Options) -> Say | None:
         word = arguments[at].lower()
         if word == b"async":
             options.is_early = True
+            at += 1
+            continue
+        if word == b"replace":
+            options.replaces = True
             at += 1
             continue
         if at + 1 == len(arguments):
@@ -169,6 +175,8 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         return SYNTAX
     if len(arguments) > 4 and (fault := _read_options(arguments[4:], options)) is not None:
         return fault
+    if options.replaces and options.key is None:
+        return REPLACES_NOTHING
     wait_ms = timeout_ms(arguments[3])
     if isinstance(wait_ms, Say):
         return wait_ms
@@ -207,6 +215,7 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         max_ready=None if options.max_ready is None else min(options.max_ready, MSG_ID_MAX),
         as_job=True,
         early=options.is_early or None,
+        on_duplicate="replace" if options.replaces else None,
     )
     return Ask(request, _Added(client, ttl, retry))
 

@@ -27,13 +27,12 @@ from quorate.protocol import (
     Code,
     ErrorWord,
     MessageView,
-    MonitorReply,
     PeekReply,
     Reply,
     Request,
     ScanReply,
-    SettingsReply,
 )
+from quorate.queue_replies import MonitorReply, SettingsReply
 from quorate.shards import ID_SHARDS
 
 _OK: Final = int(Code.OK)

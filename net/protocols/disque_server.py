@@ -22,7 +22,8 @@ from net.protocols.job_ids import node_hex
 from net.protocols.resp_framing import EMPTY, OK, array, bulk, error, integer, simple, strings
 from net.protocols.session import Ask, Say
 from quorate.node_replies import ClientReply, ConfigReply, DescribeReply, MetricsReply, StatusReply
-from quorate.protocol import TOKEN_MAX, Action, Code, ErrorWord, ListReply, Reply, Request, name_fault
+from quorate.protocol import TOKEN_MAX, Action, Code, ErrorWord, Reply, Request, name_fault
+from quorate.queue_replies import ListReply
 from quorate.version import VERSION
 
 _OK: Final = int(Code.OK)

@@ -23,6 +23,8 @@ from tests.simulation.jobber import GOT, Jobber, JobHistory
 from tests.simulation.jobber import QUEUES as JOBBERS_QUEUES
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
+from tests.simulation.replacer import QUEUE as REPLACERS_QUEUE
+from tests.simulation.replacer import Replacer
 from tests.simulation.rules import IDLE
 from tests.simulation.rules import QUEUES as WORKERS_QUEUES
 from tests.simulation.steward import LOOKED, QUEUES, Looker, Steward
@@ -70,12 +72,15 @@ class Run:
         has_jobbers: bool | None = None,
         has_gophers: bool | None = None,
         has_dabblers: bool | None = None,
+        has_replacers: bool | None = None,
     ) -> None:
         self.seed = seed
         self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
         self.has_jobbers = Random(seed ^ 0x10BBE25).random() < 1 / 3 if has_jobbers is None else has_jobbers
         self.has_gophers = Random(seed ^ 0x60F).random() < 1 / 3 if has_gophers is None else has_gophers
         self.has_dabblers = Random(seed ^ 0xDAB).random() < 1 / 3 if has_dabblers is None else has_dabblers
+        self.has_replacers = Random(seed ^ 0x4E91).random() < 1 / 4 if has_replacers is None else has_replacers
+        self.replacers: list[Replacer] = []
         self.ids = IdHistory()
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
@@ -128,6 +133,9 @@ class Run:
         if self.has_dabblers:
             dabblers = [Dabbler(world, self.nodes, self.history, name) for name in ("d1", "d2")]
             clients += dabblers
+        if self.has_replacers:
+            self.replacers = [Replacer(world, self.nodes, self.history, name) for name in ("r1", "r2")]
+            clients += self.replacers
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -145,6 +153,7 @@ class Run:
         self._check_archive(archive)
         self._check_jobbers()
         self._check_gophers()
+        self._check_replacers()
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -266,6 +275,14 @@ class Run:
             if node.is_up and node.shard == shard and node.node_id not in self.faults.outside:
                 self.history.problems += self.ids.problems_on(node.state_on_disk())
 
+    def _check_replacers(self) -> None:
+        """Each disk has for each key the message that is known to have it."""
+        shard = shard_of_queue(REPLACERS_QUEUE, self.limits.shards)
+        for node in self.nodes if self.replacers else ():
+            if node.is_up and node.shard == shard and node.node_id not in self.faults.outside:
+                state = node.state_on_disk()
+                self.history.problems += [one for client in self.replacers for one in client.problems_on(state)]
+
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""
         problems = self.history.problems
@@ -348,7 +365,7 @@ def _members_of(worker: SimulatedNode) -> list[tuple[int, bool, int]]:
 
 def _is_left(message: Message) -> bool:
     """Whether it is there though all was taken; but for what nobody takes."""
-    return message.queue not in (IDLE, *TOPICS) and not message.queue.startswith(PREFIX)
+    return message.queue not in (IDLE, REPLACERS_QUEUE, *TOPICS) and not message.queue.startswith(PREFIX)
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

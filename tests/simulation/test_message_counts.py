@@ -85,7 +85,9 @@ def _nothing_is_left() -> Iterator[None]:
 
 def started(size: int, shards: int = 1) -> Run:
     """A quiet cluster with a leader, set as nodes are by default but for its patience."""
-    run = Run(7, size, shards, has_steward=False, has_workers=False, has_jobbers=False, has_gophers=False)
+    run = Run(
+        7, size, shards, has_steward=False, has_workers=False, has_jobbers=False, has_gophers=False, has_replacers=False
+    )
     run.network.weather = Weather()
     world, limits = run.world, run.limits
     world.has_async_writes, world.latencies = True, [0.0002]

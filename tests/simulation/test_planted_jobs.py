@@ -27,7 +27,7 @@ def _leader_mixed_up(patch: pytest.MonkeyPatch) -> None:
 
 def _key_of_all_unnoticed(patch: pytest.MonkeyPatch) -> None:
     """Two messages get one key."""
-    patch.setattr("actors.queues.producing.Producing._holder", lambda self, queue, key, is_of_all: None)
+    patch.setattr("actors.queues.producing.Producing._holder", lambda self, made: None)
 
 
 def _held_confirmed_early(patch: pytest.MonkeyPatch) -> None:

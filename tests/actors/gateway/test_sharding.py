@@ -11,17 +11,8 @@ from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
 from actors.messages.sorting import cursor, position, rank
 from quorate.node_replies import MetricsReply, StatusReply
-from quorate.protocol import (
-    Action,
-    ClusterReply,
-    Code,
-    ErrorWord,
-    ListReply,
-    QueueRow,
-    Reply,
-    Request,
-    refusal,
-)
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, Request, refusal
+from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import ShardedClusterReply
 from quorate.shards import shard_of_queue
 from tests.actors.cranked import Probe, ref

@@ -65,7 +65,8 @@ def test_any_combination_of_fields_is_answered_and_raises_nothing(action: int) -
         shard.execute([call])
         shard.settle()
         assert not shard.broker.failures, (seed, request, shard.broker.failures)
-        waits = any(waiter.call is call for waiter in delivery_of(shard.broker).lines.all())
+        delivery = delivery_of(shard.broker)
+        waits = any(waiter.call is call for one in (delivery.lines, delivery.key_lines) for waiter in one.all())
         asked = [one for one in shard.broker.context.asked if one.call is call]
         shard.broker.context.asked.clear()
         replicated = request.replicate is not None or (request.as_job and request.wait)

@@ -161,6 +161,7 @@ STEPS = st.lists(
             st.sampled_from([None, "k1", "k2"]),
             st.sampled_from([None, None, "drop", "bury"]),
             st.booleans(),
+            st.sampled_from([None, None, "refuse", "keep", "replace"]),
         ),
         st.tuples(st.just("consume"), st.sampled_from(QUEUES), st.integers(1, 3)),
         st.tuples(st.just("confirm"), st.integers(0, 30), FENCES),
@@ -182,12 +183,12 @@ STEPS = st.lists(
 
 
 FOUND: list[tuple[Any, ...]] = [
-    *[("produce", "a", 0, 7, 0, 0, None, None, False)] * 2,
-    ("produce", "b", 0, 7, 2, 0, None, None, False),
+    *[("produce", "a", 0, 7, 0, 0, None, None, False, None)] * 2,
+    ("produce", "b", 0, 7, 2, 0, None, None, False, None),
     ("consume", "b", 1),
     ("release", 2, None, 3, False),
     ("limit", "b", 1, False),
-    *[("produce", "a", 0, 7, 0, 0, None, None, False)] * 3,
+    *[("produce", "a", 0, 7, 0, 0, None, None, False, None)] * 3,
     ("time", 3.0),
 ]
 """A message that was given back with a delay may not go out any more when it is due: it ends then."""
@@ -202,8 +203,10 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
     for step in steps:
         name, *values = step
         if name == "produce":
-            queue, delay, ttl, retry, priority, key, drops, keeps = values
+            queue, delay, ttl, retry, priority, key, drops, keeps, how = values
+            how = None if key is None else how
             times = {"delay": delay, "ttl": delay + ttl, "retry": retry, "expire": drops, "keep": keeps}
+            times["on_duplicate"] = how
             reply = shard.ask(
                 Action.PRODUCE, queue=queue, data="x", priority=priority, key=key, headers={"a": "b"}, **times
             )
@@ -211,14 +214,19 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             if queue in model.takes_nothing:
                 assert reply["error"] == "paused"
                 continue
-            if holder:
+            if holder and how == "keep":
+                assert (reply["msg_id"], reply["duplicate"]) == (holder[0].msg_id, True)
+                continue
+            if holder and how != "replace":
                 assert (reply["error"], reply["msg_id"]) == ("duplicate_key", holder[0].msg_id)
                 continue
             size = sum(m.queue == queue for m in model.messages)
-            if 0 < model.max_size.get(queue, 0) <= size:
+            if 0 < model.max_size.get(queue, 0) <= size and not holder:
                 assert reply["error"] == "queue_full"
                 continue
             assert reply["code"] == 0
+            for replaced in holder:
+                model.messages.remove(replaced)
             now = shard.now
             made.append(reply["msg_id"])
             model.messages.append(

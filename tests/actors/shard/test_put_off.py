@@ -20,7 +20,8 @@ from actors.shard.node_view import Limits
 from actors.shard.owner_stage import OwnerStage
 from actors.shard.put_off import AT_ONCE, OTHERS_S, SHARE, SLICE_S, PutOff
 from actors.shard.queue_owner import Pieces
-from quorate.protocol import Action, MonitorReply, Request
+from quorate.protocol import Action, Request
+from quorate.queue_replies import MonitorReply
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries
 from storage.records import Lead

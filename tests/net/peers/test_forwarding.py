@@ -21,16 +21,15 @@ from quorate.protocol import (
     Action,
     DeliveredItem,
     DeliveredReply,
-    ListReply,
     MessageView,
     PeekReply,
     ProduceItem,
-    QueueRow,
     RedirectReply,
     Reply,
     Request,
     ShowReply,
 )
+from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
 from storage.records import BASE_LEVEL, LEVEL
 
@@ -188,12 +187,15 @@ SAMPLES: dict[str, list[Any]] = {
     "messages": [
         *([ProduceItem()], [ProduceItem(), ProduceItem(headers={}), ProduceItem()], [ProduceItem(expire="drop")]),
         *([ProduceItem(expire="bury")], [ProduceItem(keep=False)], [ProduceItem(scope="all")]),
+        [ProduceItem(on_duplicate="keep")],
     ],
     "after": [7, "x", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX + 1), "é" * 140],
     "paused": [True, False, "in", "none"],
     "headers": [{}],
     "expire": ["drop", "bury"],
     "scope": ["all"],
+    "on_duplicate": ["refuse", "keep", "replace"],
+    "unless": [1],
 }
 
 

@@ -73,7 +73,20 @@ def values(field: str, ids: tuple[int, ...] = IDS) -> tuple[tuple[Any, Any], tup
     }
     if field in named:
         return named[field]
-    if field in ("keep", "full", "held", "early", "discard", "create", "raw", "in_turn", "nack", "as_job", "sums"):
+    if field in (
+        "keep",
+        "full",
+        "held",
+        "early",
+        "discard",
+        "create",
+        "raw",
+        "in_turn",
+        "nack",
+        "as_job",
+        "sums",
+        "system",
+    ):
         return (True, False), (7, "x")
     if field == "descending":
         return (True, False), (7, "x")

@@ -22,7 +22,7 @@ from cli.output import (
 from quorate import Client, RefusedError
 from quorate.expiry import expiry_of
 from quorate.messages import NEVER, RETRY_S
-from quorate.payload import to_wire
+from quorate.payload import from_wire
 from quorate.protocol import ErrorWord
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
@@ -173,14 +173,14 @@ def peek(
     """Look at messages without taking them: the next to be delivered, or those of one state. Exit code 3: none."""
     with client() as connection:
         found = connection.peek(queue, count) if state is None else islice(connection.browse(queue, state), count)
-        messages = list(found)
+        messages = [message.as_dict() for message in found]
     for message in messages:
         if as_json:
-            print_json({**message, **to_wire(message["data"]), "expiry": expiry_of(message)})
+            print_json({**message, "expiry": expiry_of(message)})
     if not as_json:
         columns = ["msg_id", "state", "deliveries", "priority", "due_at", "data"]
         print_table(
-            columns, [[*(message[one] for one in columns[:-1]), _text(message["data"])] for message in messages]
+            columns, [[*(message[one] for one in columns[:-1]), _text(from_wire(message))] for message in messages]
         )
     if not messages:
         raise typer.Exit(NOTHING_THERE)
@@ -200,7 +200,7 @@ def show(
     with client() as connection:
         named = None if msg_id is None else message_id(connection, msg_id)
         message = connection.show(named, queue=queue, key=key)
-    print_json({**message, **to_wire(message["data"])})
+    print_json(message.as_dict())
 
 
 def _told(there: int, msg_ids: list[str], what: str) -> None:

@@ -5,7 +5,9 @@ import time
 from itertools import islice
 from typing import Annotated, Any
 
+import msgspec
 import typer
+from msgspec import UNSET
 
 from cli.output import (
     AsJson,
@@ -42,7 +44,7 @@ def ls(
     with client() as connection:
         try:
             found = connection.queue_rows(pattern, sort=sort, descending=descending)
-            rows.extend(islice(found, limit))
+            rows.extend(msgspec.to_builtins(row) for row in islice(found, limit))
         except RefusedError as refused:
             incomplete = refused
     columns = COLUMNS if sort is None or sort in ("name", *COLUMNS) else [*COLUMNS, sort]
@@ -95,23 +97,23 @@ def configure(
     if paused is not None and paused not in PAUSES:
         raise fail(f"--paused: {paused!r} is none of {', '.join(PAUSES)}")
     word: bool | str | None = True if pause else False if resume else paused
-    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after)
-    if all(setting is None for setting in settings):
+    changes = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after)
+    if all(change is None for change in changes):
         raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
     with client() as connection:
-        reply = connection.configure(
+        settings = connection.configure(
             name,
             max_size=max_size,
             default_ttl=default_ttl,
             default_retry=default_retry,
             max_deliveries=max_deliveries,
-            dead_letter=dead_letter,
+            dead_letter=UNSET if dead_letter is None else dead_letter,
             paused=word,
             expires_after=expires_after,
         )
     columns = ["queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"]
     columns.append("expires_after")
-    print_table(columns, [[reply.get(column, "") for column in columns]])
+    print_table(columns, [[name, *(getattr(settings, column) for column in columns[1:])]])
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]

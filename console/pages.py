@@ -387,7 +387,7 @@ class Pages:
             return await self._by_id(visit, number(visit.said("id"), "id"))
         if queue:
             message = await visit.client.show(queue=queue, key=key)
-            return int(message["msg_id"]), message
+            return message.msg_id, showing.as_shown(message)
         key = key or either
         if not key:
             raise WrongError(400, "which message? An id is missing, and so is a key.")
@@ -407,7 +407,7 @@ class Pages:
     @staticmethod
     async def _by_id(visit: Visit, msg_id: int) -> tuple[int, dict[str, Any] | None]:
         try:
-            return msg_id, await visit.client.show(msg_id)
+            return msg_id, showing.as_shown(await visit.client.show(msg_id))
         except RefusedError as refused:
             if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
                 raise
@@ -424,7 +424,7 @@ class Pages:
     @staticmethod
     async def _keyed(visit: Visit, key: str) -> dict[str, Any] | None:
         try:
-            return await visit.client.show(key=key)
+            return showing.as_shown(await visit.client.show(key=key))
         except RefusedError as refused:
             if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_SUPPORTED, ErrorWord.FIELD):
                 raise

@@ -5,6 +5,8 @@ import json
 import time
 from typing import Any, Final
 
+from quorate.messages import ShownMessage
+
 DATA_SHOWN: Final = 64 << 10
 """Characters of a message's data, or of a header, that a page shows; the rest is a download."""
 
@@ -101,3 +103,8 @@ def brief(message: dict[str, Any]) -> str:
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def as_shown(message: ShownMessage) -> dict[str, Any]:
+    """Give a message as pages show it: what says something, with its data as it was produced."""
+    return {**message.as_dict(), "data": message.data}

@@ -11,7 +11,7 @@ NAMING: Final = ("queue", "msg_id", "msg_ids", "key", "scope", "delivery")
 """What names messages: see `actors.messages.naming.naming_fault`."""
 
 QUEUES: Final = ("queue", "queues", "count", "wait", "in_turn", "full", "as_job", "ttr")
-LIST: Final = ("pattern", "count", "after", "full", "sort", "descending", "sums")
+LIST: Final = ("pattern", "count", "after", "full", "sort", "descending", "sums", "system")
 MONITOR: Final = ("queue", "full", "as_job")
 
 READS: Final[dict[int, tuple[str, ...]]] = {
@@ -24,7 +24,7 @@ READS: Final[dict[int, tuple[str, ...]]] = {
     Action.MONITOR: MONITOR,
     Action.CONFIGURE: (
         *("queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"),
-        *("expires_after", "as_job"),
+        *("expires_after", "system", "as_job"),
     ),
     Action.CLEAR: ("queue",),
     Action.LIST: LIST,

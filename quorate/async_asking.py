@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from quorate import calls
-from quorate.async_connection import AsyncConnection, Reply, encode
+from quorate.async_connection import AsyncConnection, Reply
 from quorate.credentials import Credentials
 from quorate.errors import ConnectionFailedError, QuorateError
 from quorate.lanes import Lane, Lanes
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
+from quorate.payload import encode
 from quorate.protocol import Action
 from quorate.shard_map import ShardMap
 from quorate.trying import LEARN_S, Trying, keeps_connection

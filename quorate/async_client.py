@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from quorate import calls
 from quorate.async_asking import AsyncAsking
 from quorate.async_connection import Reply
@@ -24,10 +26,25 @@ from quorate.calls import Ask
 from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
-from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, fields_of, items_of
+from quorate.messages import (
+    NEVER,
+    RETRY_S,
+    Key,
+    Message,
+    Moment,
+    Moved,
+    OnDuplicate,
+    Produced,
+    ShownMessage,
+    fields_of,
+    id_of,
+    items_of,
+)
 from quorate.nodes import Address, Nodes
+from quorate.payload import Encoder
 from quorate.prefetched import Prefetched
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
+from quorate.queue_replies import QueueRow, QueueSettings
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import found
@@ -136,6 +153,7 @@ class AsyncClient:
         retry_connect: bool = True,
         max_in_flight: int = MAX_IN_FLIGHT,
         tracing: bool = False,
+        encoder: Encoder | None = None,
     ) -> None:
         if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int) or not 0 < max_in_flight <= 100:
             raise ValueError(f"max_in_flight is {max_in_flight!r}: from 1 to 100, a node takes 128 of a connection")
@@ -151,6 +169,8 @@ class AsyncClient:
             in_flight_max=max_in_flight,
         )
         self._consumer = consumer
+        self._encoder = encoder
+        self._level = 0
         self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: dict[str, deque[AsyncMessage]] = {}
 
@@ -181,8 +201,8 @@ class AsyncClient:
         queue: str,
         data: Any,
         *,
-        delay: float | None = None,
-        ttl: float | None = NEVER,
+        delay: Moment | None = None,
+        ttl: Moment | None = NEVER,
         retry: float | None = RETRY_S,
         priority: int | None = None,
         key: str | None = None,
@@ -193,24 +213,25 @@ class AsyncClient:
         replicate: int | None = None,
         wait: float | None = None,
         scope: str | None = None,
-    ) -> int:
+        on_duplicate: OnDuplicate | None = None,
+    ) -> Produced:
         """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
-        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
+        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait, "on_duplicate": on_duplicate}
         if self.tracing is None:
-            return await self._do(calls.produce(queue, data, headers, more))
+            return await self._do(calls.produce(queue, data, headers, more, self._encoder))
         with self.tracing.sending(queue, headers) as carried:
-            return await self._do(calls.produce(queue, data, carried, more))
+            return await self._do(calls.produce(queue, data, carried, more, self._encoder))
 
-    async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
+    async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[Produced]:
         """As `Client.produce_many`."""
         if self.tracing is None:
-            return await self._do(calls.produce_many(queue, messages, options))
+            return await self._do(calls.produce_many(queue, messages, options, self._encoder))
         listed = list(messages)
         with self.tracing.sending(queue, options.get("headers"), len(listed)) as carried:
             listed = self.tracing.with_context(listed, carried)
-            return await self._do(calls.produce_many(queue, listed, {**options, "headers": carried}))
+            return await self._do(calls.produce_many(queue, listed, {**options, "headers": carried}, self._encoder))
 
     async def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> AsyncMessage | None:
         """As `Client.consume`. When its task is cancelled, the node is told, and no message is lost by that."""
@@ -358,11 +379,11 @@ class AsyncClient:
         with self.tracing.settling(name, messages):
             return await self._do(ask)
 
-    async def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
+    async def peek(self, queue: str, count: int = 1) -> list[ShownMessage]:
         """As `Client.peek`."""
         return await self._do(calls.peek(queue, count))
 
-    async def browse(self, queue: str, state: str) -> AsyncIterator[dict[str, Any]]:
+    async def browse(self, queue: str, state: str) -> AsyncIterator[ShownMessage]:
         """As `Client.browse`."""
         after: str | None = None
         while True:
@@ -374,15 +395,26 @@ class AsyncClient:
 
     async def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> ShownMessage:
         """As `Client.show`."""
         return await self._do(calls.show(msg_id, queue, key))
+
+    async def result(
+        self, queue: str, key: str, *, wait: float = 0.0, unless: Message | int | None = None
+    ) -> ShownMessage | None:
+        """As `Client.result`."""
+        try:
+            return await self._do(calls.show(None, queue, key, wait, None if unless is None else id_of(unless)))
+        except RefusedError as refused:
+            if refused.error == ErrorWord.NO_SUCH_MESSAGE:
+                return None
+            raise
 
     # -- queues and the node -----------------------------------------------------------------------------------
 
     async def queues(self, pattern: str | None = None) -> list[str]:
         """As `Client.queues`."""
-        return [row["name"] async for row in self.queue_rows(pattern)]
+        return [row.name async for row in self.queue_rows(pattern)]
 
     async def queue_rows(
         self,
@@ -391,14 +423,15 @@ class AsyncClient:
         full: bool = False,
         sort: str | None = None,
         descending: bool = False,
-    ) -> AsyncIterator[dict[str, Any]]:
+        system: bool = False,
+    ) -> AsyncIterator[QueueRow]:
         """As `Client.queue_rows`."""
-        asked = calls.rows_asked(pattern, sort, full=full, descending=descending)
+        asked = calls.rows_asked(pattern, sort, full=full, descending=descending, system=system)
         after: str | None = None
         missing: set[int] = set()
         while True:
             reply = await self.request(Action.LIST, after=after, **asked)
-            for row in reply["queue_list"]:
+            for row in calls.rows_in(reply):
                 yield row
             missing |= set(reply.get("missing_shards", ()))
             after = reply.get("next")
@@ -411,13 +444,28 @@ class AsyncClient:
         """As `Client.monitor`."""
         return await self.request(Action.MONITOR, queue=queue)
 
-    async def settings(self, queue: str) -> dict[str, Any]:
+    async def settings(self, queue: str) -> QueueSettings:
         """As `Client.settings`."""
         return await self._do(calls.settings(queue))
 
-    async def configure(self, queue: str, **settings: Any) -> dict[str, Any]:
+    async def configure(
+        self,
+        queue: str,
+        *,
+        max_size: int | None = None,
+        default_ttl: float | None = None,
+        default_retry: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: str | UnsetType | None = UNSET,
+        paused: bool | str | None = None,
+        expires_after: float | None = None,
+        system: bool | None = None,
+    ) -> QueueSettings:
         """As `Client.configure`."""
-        return await self.request(Action.CONFIGURE, queue=queue, **settings)
+        changes: dict[str, Any] = {"max_size": max_size, "default_ttl": default_ttl, "default_retry": default_retry}
+        changes |= {"max_deliveries": max_deliveries, "paused": paused, "expires_after": expires_after}
+        changes |= {"system": system, "dead_letter": None if dead_letter is UNSET else dead_letter or ""}
+        return await self._do(calls.configure(queue, changes))
 
     async def clear(self, queue: str) -> int:
         """As `Client.clear`."""
@@ -475,7 +523,12 @@ class AsyncClient:
         return await self._asking.request(int(action), checked(fields))
 
     async def _do(self, ask: Ask[T]) -> T:
-        return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
+        if ask.fields is None:
+            return ask.read({})
+        if ask.level > self._level:
+            leader = await self._asking.request(int(Action.LEADER), {"queue": ask.fields["queue"]})
+            self._level = calls.known_level(leader, ask.level)
+        return ask.read(await self.request(ask.action, **ask.fields))
 
     def _orphaned(self, reply: Reply) -> None:
         """Give back what a consume's reply brings, which nobody waits for any more."""

@@ -15,6 +15,7 @@ from quorate.errors import ConnectionFailedError, ProtocolViolationError, Quorat
 from quorate.keep_alive import keep_alive, peer_has_ended
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address
+from quorate.payload import encode
 from quorate.protocol import Action
 from quorate.trying import token_refused
 
@@ -22,7 +23,6 @@ REPLY_BYTES_MAX: Final = 64 << 20
 SWEEP_S: Final = 0.25
 """So often it is looked whether an answer is missing."""
 
-encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 
 _CANCEL: Final = int(Action.CANCEL)

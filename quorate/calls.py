@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from quorate.actions import LONG_REPLIES
+import msgspec
+
+from quorate.actions import LONG_REPLIES, STREAMS_LEVEL
 from quorate.errors import RefusedError, UnknownOutcomeError
 from quorate.messages import (
     NEVER,
@@ -12,6 +14,8 @@ from quorate.messages import (
     Key,
     Message,
     Moved,
+    Produced,
+    ShownMessage,
     batch_of,
     checked_headers,
     id_of,
@@ -19,10 +23,11 @@ from quorate.messages import (
     queues_of,
     reason_of,
     settled_of,
-    shown,
+    with_times,
 )
-from quorate.payload import to_wire
+from quorate.payload import Encoder, to_wire
 from quorate.protocol import Action, ErrorWord
+from quorate.queue_replies import QueueRow, QueueSettings
 
 ONE: Final = (Message, int, Key)
 """What names one message; else there are several."""
@@ -38,29 +43,56 @@ Reply = dict[str, Any]
 
 
 class Ask(NamedTuple, Generic[T]):
-    """A request, and how its reply is read. `fields` None: there is nothing to ask, and `read` is given {}."""
+    """A request, and how its reply is read. `fields` None: there is nothing to ask, and `read` is given {}. `level`:
+    the feature level that the cluster needs for it: an older node would do a part of it, and not what is asked.
+    """
 
     action: int
     fields: dict[str, Any] | None
     read: Callable[[Reply], T]
+    level: int = 0
 
 
-def produce(queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any]) -> Ask[int]:
+def produce(
+    queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any], encoder: Encoder | None = None
+) -> Ask[Produced]:
     """One message; its id."""
 
-    def read(reply: Reply) -> int:
+    def read(reply: Reply) -> Produced:
         ids = reply.get("msg_ids")
-        return int(ids[0] if ids else reply["msg_id"])
+        return Produced(ids[0] if ids else reply["msg_id"], is_duplicate=bool(reply.get("duplicate")))
 
-    return Ask(Action.PRODUCE, {"queue": queue, **to_wire(data), "headers": checked_headers(headers), **options}, read)
+    named = {"queue": queue, **to_wire(data, encoder), "headers": checked_headers(headers)}
+    level = STREAMS_LEVEL if options.get("on_duplicate") is not None else 0
+    return Ask(Action.PRODUCE, {**named, **with_times(options)}, read, level)
 
 
-def produce_many(queue: str, messages: Iterable[Any], options: dict[str, Any]) -> Ask[list[int]]:
+def produce_many(
+    queue: str, messages: Iterable[Any], options: dict[str, Any], encoder: Encoder | None = None
+) -> Ask[list[Produced]]:
     """Several messages; their ids."""
-    options = {"retry": RETRY_S, "ttl": NEVER, **options}
+    options = with_times({"retry": RETRY_S, "ttl": NEVER, **options})
     options["headers"] = checked_headers(options.get("headers"))
-    fields = {"queue": queue, "messages": batch_of(messages), **options}
-    return Ask(Action.PRODUCE, fields, lambda reply: list(reply["msg_ids"]))
+    items = batch_of(messages, encoder)
+    has_later = options.get("on_duplicate") is not None or any("on_duplicate" in item for item in items)
+
+    def read(reply: Reply) -> list[Produced]:
+        kept = set(reply.get("duplicates", ()))
+        return [Produced(msg_id, is_duplicate=at in kept) for at, msg_id in enumerate(reply["msg_ids"])]
+
+    return Ask(Action.PRODUCE, {"queue": queue, "messages": items, **options}, read, STREAMS_LEVEL if has_later else 0)
+
+
+def known_level(reply: Reply, wanted: int) -> int:
+    """Read the cluster's feature level from the reply to leader. Raises RefusedError where it is not the one wanted."""
+    level = int(reply.get("level") or 0)
+    if level < wanted:
+        reason = (
+            f"on_duplicate, and a show that waits, need feature level {wanted}, and the cluster has "
+            f"{level or 'an older one'}: upgrade every node, then run qctl cluster upgrade"
+        )
+        raise RefusedError(ErrorWord.NOT_SUPPORTED, reason, reply)
+    return level
 
 
 def consume(
@@ -159,35 +191,52 @@ def move(
     )
 
 
-def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:
+def peek(queue: str, count: int) -> Ask[list[ShownMessage]]:
     """Ask for the next messages."""
-    return Ask(Action.PEEK, {"queue": queue, "count": count}, lambda reply: [shown(one) for one in reply["messages"]])
+    fields = {"queue": queue, "count": count}
+    return Ask(Action.PEEK, fields, lambda reply: [ShownMessage.of(one) for one in reply["messages"]])
 
 
-def page(queue: str, state: str, after: str | None) -> Ask[tuple[list[dict[str, Any]], str | None]]:
+def page(queue: str, state: str, after: str | None) -> Ask[tuple[list[ShownMessage], str | None]]:
     """Messages in that state, and what to ask for the next ones by."""
     fields = {"queue": queue, "state": state, "after": after, "count": PAGE}
-    return Ask(Action.PEEK, fields, lambda reply: ([shown(one) for one in reply["messages"]], reply.get("next")))
+    return Ask(
+        Action.PEEK, fields, lambda reply: ([ShownMessage.of(one) for one in reply["messages"]], reply.get("next"))
+    )
 
 
-def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> Ask[dict[str, Any]]:
+def show(
+    msg_id: Message | int | None, queue: str | None, key: str | None, wait: float = 0.0, unless: int | None = None
+) -> Ask[ShownMessage]:
     """One message."""
-    fields = {"msg_id": None if msg_id is None else id_of(msg_id), "queue": queue, "key": key}
+    fields: dict[str, Any] = {"msg_id": None if msg_id is None else id_of(msg_id), "queue": queue, "key": key}
     if key is not None and queue is None and msg_id is None:
         fields["scope"] = "all"
-    return Ask(Action.SHOW, fields, lambda reply: shown(reply["message"]))
+    fields |= {"wait": wait or None, "unless": unless}
+    level = STREAMS_LEVEL if wait or unless is not None else 0
+    return Ask(Action.SHOW, fields, lambda reply: ShownMessage.of(reply["message"]), level)
 
 
-def settings(queue: str) -> Ask[dict[str, Any]]:
+def settings(queue: str) -> Ask[QueueSettings]:
     """Ask for a queue's settings, to look at them."""
 
-    def read(reply: Reply) -> dict[str, Any]:
+    def read(reply: Reply) -> QueueSettings:
         if "settings" not in reply:
             reason = "the node is of a version before 0.3, which does not show settings: upgrade it"
             raise RefusedError(ErrorWord.NOT_SUPPORTED, reason, reply)
-        return dict(reply["settings"])
+        return msgspec.convert(reply["settings"], QueueSettings)
 
     return Ask(Action.MONITOR, {"queue": queue}, read)
+
+
+def configure(queue: str, changes: dict[str, Any]) -> Ask[QueueSettings]:
+    """Change a queue's settings."""
+    return Ask(Action.CONFIGURE, {"queue": queue, **changes}, lambda reply: msgspec.convert(reply, QueueSettings))
+
+
+def rows_in(reply: Reply) -> list[QueueRow]:
+    """Read the rows of the reply to a list."""
+    return msgspec.convert(reply["queue_list"], list[QueueRow])
 
 
 def count_of(action: Action, queue: str) -> Ask[int]:
@@ -195,13 +244,14 @@ def count_of(action: Action, queue: str) -> Ask[int]:
     return Ask(action, {"queue": queue}, lambda reply: int(reply["count"]))
 
 
-def rows_asked(pattern: str | None, sort: str | None, *, full: bool, descending: bool) -> dict[str, Any]:
+def rows_asked(pattern: str | None, sort: str | None, *, full: bool, descending: bool, system: bool) -> dict[str, Any]:
     """Make the fields of a list. What it is sorted by stands in its rows, so it is full then."""
     return {
         "pattern": pattern,
         "sort": sort,
         "full": full or sort is not None or None,
         "descending": descending or None,
+        "system": system or None,
     }
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from quorate import calls
 from quorate.after_fork import forget_after_fork
 from quorate.asking import Asking
@@ -24,10 +26,25 @@ from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
-from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, NewMessage, fields_of
+from quorate.messages import (
+    NEVER,
+    RETRY_S,
+    Key,
+    Message,
+    Moment,
+    Moved,
+    NewMessage,
+    OnDuplicate,
+    Produced,
+    ShownMessage,
+    fields_of,
+    id_of,
+)
 from quorate.nodes import Address, Nodes
+from quorate.payload import Encoder
 from quorate.prefetched import Ahead
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
+from quorate.queue_replies import QueueRow, QueueSettings
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import DEFAULT_PORT, found
@@ -58,6 +75,7 @@ class Client:
     `token` (or `QUORATE_TOKEN` in the environment) is what nodes with an access file know it by. With `tls` it speaks
     TLS alone, and believes certificates that name the host it dials: those of the authorities in the file `ca`, or of
     those that the system trusts. `cert` and `key` are files with a certificate of its own. `credentials`: all of these.
+    `encoder` gives a value that msgspec can encode for data of a type that it can not, as msgspec's `enc_hook`.
 
     Every method raises `RefusedError` when the node refuses (`DuplicateKeyError`, `QueueFullError`, `NotAllowedError`,
     `TooLargeError`, `NotInFlightError`, `UnavailableError` where it is that), `ConnectionFailedError` when no node can
@@ -81,12 +99,15 @@ class Client:
         credentials: Credentials | None = None,
         retry_connect: bool = True,
         tracing: bool = False,
+        encoder: Encoder | None = None,
     ) -> None:
         given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
         addresses, shown = found(host, port, nodes, given)
         timeout_s = check_seconds("timeout", timeout)
         self._asking = Asking(Nodes(addresses), shown, timeout_s, retry_connect=retry_connect)
         self._consumer = consumer
+        self._encoder = encoder
+        self._level = 0
         self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: list[DeliveredMessage] = []
         self._lock = threading.Lock()
@@ -131,8 +152,8 @@ class Client:
         queue: str,
         data: Any,
         *,
-        delay: float | None = None,
-        ttl: float | None = NEVER,
+        delay: Moment | None = None,
+        ttl: Moment | None = NEVER,
         retry: float | None = RETRY_S,
         priority: int | None = None,
         key: str | None = None,
@@ -143,37 +164,41 @@ class Client:
         replicate: int | None = None,
         wait: float | None = None,
         scope: str | None = None,
-    ) -> int:
-        """Put `data` (anything that JSON holds, or bytes) into the queue; returns the message's id when it is on disk.
+        on_duplicate: OnDuplicate | None = None,
+    ) -> Produced:
+        """Put `data` into the queue; returns the message's id when it is on disk.
 
-        `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
-        repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never expires;
-        None leaves either to the queue's settings. A `key` that a live message of the queue has is refused; with a
-        `scope` of "all", one that any such message of the shard has, and `Key(key)` names the message then. `headers`
-        are kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not;
-        "bury": to its dead letter queue. `keep`, with a `retry` of 0: it stays when it is delivered, until it is
-        confirmed or expires. `max_ready`: it is refused where so many are ready. `replicate`: on how many nodes' disks
-        it is to be, instead of a majority's; not within `wait` seconds, it is refused, and removed.
+        `data`: bytes, or what JSON or msgspec can say (a dataclass, datetime, UUID...). `delay` and `ttl`: seconds from
+        now, Unix seconds, a `timedelta`, or a `datetime` with a time zone. `retry`: seconds after which an unconfirmed
+        delivery is repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never
+        expires; None leaves either to the queue's settings. A `key` that a live message of the queue has is refused;
+        with `on_duplicate` "keep" that one's id is returned, which says `is_duplicate`; with "replace" it is removed in
+        the same step, also from a consumer that works on it. With a `scope` of "all" the key is one among all such
+        messages of the shard, and `Key(key)` names the message then. `headers` are kept beside the data: names and
+        texts. `expire` of "drop": it goes when it expires, delivered or not; "bury": to its dead letter queue. `keep`,
+        with a `retry` of 0: it stays when it is delivered, until it is confirmed or expires. `max_ready`: it is refused
+        where so many are ready. `replicate`: on how many nodes' disks it is to be, instead of a majority's; not within
+        `wait` seconds, it is refused, and removed.
         """
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
-        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
+        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait, "on_duplicate": on_duplicate}
         if self.tracing is None:
-            return self._do(calls.produce(queue, data, headers, more))
+            return self._do(calls.produce(queue, data, headers, more, self._encoder))
         with self.tracing.sending(queue, headers) as carried:
-            return self._do(calls.produce(queue, data, carried, more))
+            return self._do(calls.produce(queue, data, carried, more, self._encoder))
 
-    def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
+    def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[Produced]:
         """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
 
         Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.
         """
         if self.tracing is None:
-            return self._do(calls.produce_many(queue, messages, options))
+            return self._do(calls.produce_many(queue, messages, options, self._encoder))
         listed = list(messages)
         with self.tracing.sending(queue, options.get("headers"), len(listed)) as carried:
             listed = self.tracing.with_context(listed, carried)
-            return self._do(calls.produce_many(queue, listed, {**options, "headers": carried}))
+            return self._do(calls.produce_many(queue, listed, {**options, "headers": carried}, self._encoder))
 
     def consume(
         self, queue: str | Sequence[str], *, wait: float = 0.0, interrupt: Interrupt | None = None
@@ -339,11 +364,11 @@ class Client:
         with self.tracing.settling(name, messages):
             return self._do(ask)
 
-    def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
+    def peek(self, queue: str, count: int = 1) -> list[ShownMessage]:
         """Return the next messages, undelivered and unchanged."""
         return self._do(calls.peek(queue, count))
 
-    def browse(self, queue: str, state: str) -> Iterator[dict[str, Any]]:
+    def browse(self, queue: str, state: str) -> Iterator[ShownMessage]:
         """All messages of the queue that are `ready`, `delayed` or `in_flight`, in the order of their times, unchanged.
 
         They come page by page: what comes or goes meanwhile may be there or not.
@@ -357,16 +382,31 @@ class Client:
 
     def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> ShownMessage:
         """Return a live message with its state and times, by its id, by its queue and key, or by a key of the scope
-        "all"."""
+        "all". Raises `RefusedError` (`no_such_message`) where there is none.
+        """
         return self._do(calls.show(msg_id, queue, key))
+
+    def result(
+        self, queue: str, key: str, *, wait: float = 0.0, unless: Message | int | None = None
+    ) -> ShownMessage | None:
+        """Return the message of the queue that has the key, as soon as there is one, within `wait` seconds; else None.
+
+        `unless`: the id of a message that counts as none, so that the next one is waited for.
+        """
+        try:
+            return self._do(calls.show(None, queue, key, wait, None if unless is None else id_of(unless)))
+        except RefusedError as refused:
+            if refused.error == ErrorWord.NO_SUCH_MESSAGE:
+                return None
+            raise
 
     # -- queues and the node -----------------------------------------------------------------------------------
 
     def queues(self, pattern: str | None = None) -> list[str]:
         """Return the names of all queues; `pattern` has shell wildcards, or is a part of the name."""
-        return [row["name"] for row in self.queue_rows(pattern)]
+        return [row.name for row in self.queue_rows(pattern)]
 
     def queue_rows(
         self,
@@ -375,7 +415,8 @@ class Client:
         full: bool = False,
         sort: str | None = None,
         descending: bool = False,
-    ) -> Iterator[dict[str, Any]]:
+        system: bool = False,
+    ) -> Iterator[QueueRow]:
         """Each queue's name and counts, in the order of their names or of `sort`, however many there are.
 
         `full`: with `oldest`, `dead_letter`, `dead_letters` and `totals`, as docs/protocol.md says. It also says what
@@ -383,12 +424,12 @@ class Client:
 
         Raises `RefusedError` behind the last of them when a shard could not be asked, so that some may be missing.
         """
-        asked = calls.rows_asked(pattern, sort, full=full, descending=descending)
+        asked = calls.rows_asked(pattern, sort, full=full, descending=descending, system=system)
         after: str | None = None
         missing: set[int] = set()
         while True:
             reply = self.request(Action.LIST, after=after, **asked)
-            yield from reply["queue_list"]
+            yield from calls.rows_in(reply)
             missing |= set(reply.get("missing_shards", ()))
             after = reply.get("next")
             if after is None:
@@ -400,13 +441,34 @@ class Client:
         """Return a queue's counts."""
         return self.request(Action.MONITOR, queue=queue)
 
-    def settings(self, queue: str) -> dict[str, Any]:
+    def settings(self, queue: str) -> QueueSettings:
         """Return the queue's settings, looked at without changing or making anything."""
         return self._do(calls.settings(queue))
 
-    def configure(self, queue: str, **settings: Any) -> dict[str, Any]:
-        """Change the queue's settings (docs/protocol.md names them); returns all of them."""
-        return self.request(Action.CONFIGURE, queue=queue, **settings)
+    def configure(
+        self,
+        queue: str,
+        *,
+        max_size: int | None = None,
+        default_ttl: float | None = None,
+        default_retry: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: str | UnsetType | None = UNSET,
+        paused: bool | str | None = None,
+        expires_after: float | None = None,
+        system: bool | None = None,
+    ) -> QueueSettings:
+        """Change those of the queue's settings that are given, make it if it is not there; returns all of them.
+
+        `max_size`: so many messages at most (0: any). `default_ttl`, `default_retry`: of messages that name none (s).
+        `max_deliveries`: after so many a message is dead (0: any). `dead_letter`: where it goes then; "" or None: it is
+        dropped. `paused`: True or "out": nothing is given out; "in": nothing comes in; "all", "none". `expires_after`:
+        unused for so long the queue goes (s; 0: never). `system`: lists leave it out unless asked.
+        """
+        changes: dict[str, Any] = {"max_size": max_size, "default_ttl": default_ttl, "default_retry": default_retry}
+        changes |= {"max_deliveries": max_deliveries, "paused": paused, "expires_after": expires_after}
+        changes |= {"system": system, "dead_letter": None if dead_letter is UNSET else dead_letter or ""}
+        return self._do(calls.configure(queue, changes))
 
     def clear(self, queue: str) -> int:
         """Remove all messages of the queue; returns how many."""
@@ -477,4 +539,7 @@ class Client:
     def _do(self, ask: Ask[T], interrupt: Interrupt | None = None) -> T:
         if ask.fields is None:
             return ask.read({})
+        if ask.level > self._level:
+            leader = self._asking.request(int(Action.LEADER), {"queue": ask.fields["queue"]})
+            self._level = calls.known_level(leader, ask.level)
         return ask.read(self._asking.request(int(ask.action), checked(ask.fields), interrupt))

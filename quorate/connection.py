@@ -15,6 +15,7 @@ from quorate.interrupt import Interrupt
 from quorate.keep_alive import keep_alive
 from quorate.lost import Lost
 from quorate.nodes import Address
+from quorate.payload import encode
 from quorate.protocol import Action
 from quorate.trying import token_refused
 
@@ -121,7 +122,7 @@ class Connection:
         """
         self._seq = seq = self._seq + 1
         until = time.monotonic() + timeout_s
-        reply = self._send(msgspec.json.encode({**body, "seq": seq}) + b"\n", timeout_s)
+        reply = self._send(encode({**body, "seq": seq}) + b"\n", timeout_s)
         if reply is None:
             reply = self._answer(until) if interrupt is None else self._interruptible(until, interrupt)
         got = reply.pop("seq", None)
@@ -137,7 +138,7 @@ class Connection:
         """Return the answer to a wait that may be ended: then the node answers that, and what it was told."""
         if not self._is_interrupted(until, interrupt):
             return self._answer(until)
-        self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
+        self._send(encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
         until = min(until, time.monotonic() + LAST_WORDS_S)
         reply = self._answer(until)
         try:

@@ -198,7 +198,7 @@ class QuorateBroker(Broker):
         """Let what is rejected from now on go to the dead letter queue. Raises `QuorateError`."""
         queue, dead_letter = self.queue_of(queue_name), self.dead_letters_of(queue_name)
         try:
-            if self.brief.settings(queue)["dead_letter"] == dead_letter:
+            if self.brief.settings(queue).dead_letter == dead_letter:
                 return
         except UnavailableError:
             raise

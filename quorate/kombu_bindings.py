@@ -17,7 +17,9 @@ import msgspec
 
 from quorate.client import Client
 from quorate.errors import DuplicateKeyError, NotAllowedError, RefusedError
+from quorate.messages import ShownMessage
 from quorate.protocol import ErrorWord
+from quorate.results import mark_system
 
 log = logging.getLogger("quorate.kombu")
 
@@ -65,6 +67,7 @@ class Bindings:
         self._prefix = prefix
         self._tables: dict[str, Table] = {}
         self._own: dict[str, tuple[float, bool]] = {}
+        self._marked: set[str] = set()
 
     @property
     def client(self) -> Client:
@@ -101,6 +104,7 @@ class Bindings:
         """Bind a queue to the exchange of its own name. All of these stand in one queue of the node."""
         try:
             self.client.produce(self._queue(OWN), queue, key=_key((queue, None, queue)))
+            self._mark(OWN)
         except DuplicateKeyError:
             pass
         except NotAllowedError as error:
@@ -110,6 +114,12 @@ class Bindings:
         """Take that away."""
         self._own.pop(queue, None)
         self._take_away(OWN, (queue, None, queue))
+
+    def _mark(self, exchange: str) -> None:
+        """Have lists leave the queue of an exchange's bindings out."""
+        if exchange not in self._marked:
+            self._marked.add(exchange)
+            mark_system(self.client, self._queue(exchange))
 
     def _queue(self, exchange: str) -> str:
         return f"{self._prefix}kombu.bindings.{exchange}"
@@ -132,6 +142,7 @@ class Bindings:
         is_passing = counts is not None and bool(counts.get("settings", {}).get("expires_after"))
         try:
             self.client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
+            self._mark(exchange)
         except DuplicateKeyError:
             pass
         except NotAllowedError as error:  # who only sends to queues by their names needs no exchange
@@ -149,7 +160,7 @@ class Bindings:
             if error.error not in (*NOT_THERE, ErrorWord.NOT_ALLOWED):
                 raise
         else:
-            self.client.confirm(shown["msg_id"])
+            self.client.confirm(shown.msg_id)
 
     def ttl_ms(self, queue: str) -> int | None:
         """How long the messages of a queue live that something known here is bound to; None: as long as they say."""
@@ -169,10 +180,10 @@ class Bindings:
             return table
         table = self._tables[exchange] = Table(now, [], {}, set())
         for shown in self._shown(exchange):
-            routing_key, pattern, queue, ttl_ms, is_passing = shown["data"]
+            routing_key, pattern, queue, ttl_ms, is_passing = shown.data
             if is_passing:
                 if self.counts(queue) is None:
-                    self.client.confirm(shown["msg_id"])
+                    self.client.confirm(shown.msg_id)
                     continue
                 table.passing.add(queue)
             table.rows.append((routing_key, pattern, queue))
@@ -180,7 +191,7 @@ class Bindings:
                 table.ttls_ms[queue] = ttl_ms
         return table
 
-    def _shown(self, exchange: str) -> list[dict[str, Any]]:
+    def _shown(self, exchange: str) -> list[ShownMessage]:
         try:
             return self.client.peek(self._queue(exchange), BINDINGS_MAX)
         except NotAllowedError:

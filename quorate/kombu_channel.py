@@ -26,6 +26,7 @@ from quorate.errors import (
 from quorate.kombu_bindings import Bindings, Row
 from quorate.messages import NEVER, random_key
 from quorate.protocol import ErrorWord
+from quorate.results import configure_system
 from quorate.taking import Taker
 from quorate.texts import said_by
 
@@ -415,7 +416,9 @@ class Channel(virtual.Channel):
             settings["max_size"] = arguments["x-max-length"]
         if arguments.get("x-message-ttl") is not None:
             self._ttls_ms[queue] = arguments["x-message-ttl"]
-        if settings:
+        if "expires_after" in settings:
+            configure_system(self.transport.broker, self._named(queue), **settings)
+        elif settings:
             self.transport.broker.configure(self._named(queue), **settings)
         if "expires_after" in settings:
             self._passing[queue] = settings["expires_after"]

@@ -4,20 +4,34 @@ import base64
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from quorate.checking import check_names
-from quorate.payload import from_wire, to_wire
-from quorate.protocol import BATCH_MAX, HEADER_BYTES_MAX, HEADERS_MAX, REASON_MAX, TIME_MAX_S
+from quorate.payload import Encoder, from_wire, to_wire
+from quorate.protocol import BATCH_MAX, HEADER_BYTES_MAX, HEADERS_MAX, REASON_MAX, RELATIVE_TIME_LIMIT_S, TIME_MAX_S
 from quorate.texts import storable, text_of
 
-NEVER: Final = TIME_MAX_S
+
+class _Never(float):
+    """Shown by its name, also where it is a default."""
+
+    def __repr__(self) -> str:
+        """Say its name."""
+        return "NEVER"
+
+
+NEVER: Final = _Never(TIME_MAX_S)
 """The `ttl` of a message that does not expire: the last second of the year 9999."""
 
 RETRY_S: Final = 60.0
 """The library's `retry`: what a worker does not confirm in a minute, or extend, comes again."""
 
 TAKEN: Final = "taken"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,10 @@ class Message:
     deliveries_here: int = 0
     nacks: int = 0
 
+    def data_as(self, type: type[T]) -> T:  # noqa: A002  # the word that users of msgspec know
+        """Return the data as a `type`: a dataclass, a Struct, datetime, UUID... Raises `msgspec.ValidationError`."""
+        return msgspec.convert(self.data, type)
+
     @property
     def lapses(self) -> int:
         """How many of its deliveries here have lapsed: their leases ended, and nothing was said of them."""
@@ -56,6 +74,56 @@ class Message:
         """Return what of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
         named = {name: getattr(self, name) for name in FIELDS if name != "data"}
         return {**named, **to_wire(self.data)}
+
+
+@dataclass(frozen=True)
+class ShownMessage(Message):
+    """A message that is looked at: `peek`, `browse`, `show` and `result` return it, and nothing changes by that.
+
+    `state`: ready, delayed or in_flight. `trans_id`: the record that was its last. `consumer`: who got it last. `delay`
+    (s) and `replicate` (nodes): what a job was asked for with. `expire`, `keep`, `scope`: see `Client.produce`. `ttr`:
+    the retry time (s) that a client of gmq's named.
+    """
+
+    state: str = "ready"
+    trans_id: int = 0
+    consumer: str | None = None
+    expire: str | None = None
+    keep: bool = False
+    scope: str | None = None
+    delay: float = 0.0
+    replicate: int | None = None
+    ttr: int | None = None
+
+    @classmethod
+    def of(cls, item: dict[str, Any]) -> Self:
+        """Make it of a message in a reply."""
+        more = {name: item[name] for name in SHOWN if item.get(name) is not None}
+        return cls(**fields_of(item), **more)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `Message.as_dict`, with what is shown beside, and without what says nothing."""
+        more = {name: getattr(self, name) for name in SHOWN}
+        named = {**super().as_dict(), **more}
+        return {name: value for name, value in named.items() if name == "data" or not _says_nothing(value)}
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or value is False or value == {}
+
+
+class Produced(int):
+    """The id of a message that was produced. `is_duplicate`: `on_duplicate` "keep" kept one that was there, and this is
+    that one's; also where an earlier try of the same request had stored it, and its answer was lost.
+    """
+
+    is_duplicate: bool
+
+    def __new__(cls, msg_id: int, *, is_duplicate: bool = False) -> Self:
+        """Make it."""
+        made = super().__new__(cls, msg_id)
+        made.is_duplicate = is_duplicate
+        return made
 
 
 class Moved(NamedTuple):
@@ -77,14 +145,22 @@ class Moved(NamedTuple):
 FIELDS: Final = tuple(one.name for one in fields(Message))
 """What every message has, whoever holds it."""
 
+SHOWN: Final = tuple(one.name for one in fields(ShownMessage) if one.name not in FIELDS)
+"""What is shown of it beside that."""
+
+TIMES: Final = ("delay", "ttl")
+OnDuplicate = Literal["refuse", "keep", "replace"]
+Moment = float | timedelta | datetime
+"""A time of a message: seconds from now, Unix seconds, a `timedelta` from now, or an aware `datetime`."""
+
 
 @dataclass(frozen=True)
 class NewMessage:
     """One of the messages of `produce_many` with options of its own; times as in `produce`."""
 
     data: Any
-    delay: float | None = None
-    ttl: float | None = None
+    delay: Moment | None = None
+    ttl: Moment | None = None
     retry: float | None = None
     priority: int | None = None
     key: str | None = None
@@ -92,6 +168,7 @@ class NewMessage:
     expire: str | None = None
     keep: bool | None = None
     scope: str | None = None
+    on_duplicate: OnDuplicate | None = None
 
 
 class Key(str):
@@ -128,18 +205,37 @@ def items_of(reply: dict[str, Any]) -> list[dict[str, Any]]:
     return items
 
 
-def shown(item: dict[str, Any]) -> dict[str, Any]:
-    """Make a message of peek or show, with its data as it was produced."""
-    return {**item, "data": from_wire(item)}
+def seconds_of(name: str, value: Any) -> Any:
+    """How a time is said: a `timedelta` as seconds from now, an aware `datetime` as Unix seconds, a number as it is.
+
+    Raises ValueError for one that would be taken for the other, and for a `datetime` without a time zone.
+    """
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        if not 0 <= seconds < RELATIVE_TIME_LIMIT_S:
+            raise ValueError(f"{name} is {value!r}: from 0 to {RELATIVE_TIME_LIMIT_S} seconds are wanted")
+        return seconds
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{name} is {value!r}, which has no time zone: datetime.now(UTC) has one")
+        if value.timestamp() < RELATIVE_TIME_LIMIT_S:
+            raise ValueError(f"{name} is {value!r}, which is before September 2001")
+        return value.timestamp()
+    return value
 
 
-def item_of(message: Any) -> dict[str, Any]:
+def with_times(options: dict[str, Any]) -> dict[str, Any]:
+    """Give the options of a produce with their times as seconds."""
+    return {name: seconds_of(name, value) if name in TIMES else value for name, value in options.items()}
+
+
+def item_of(message: Any, encoder: Encoder | None = None) -> dict[str, Any]:
     """How one of the messages of `produce_many` is said."""
     if not isinstance(message, NewMessage):
-        return to_wire(message)
+        return to_wire(message, encoder)
     options = {
-        "delay": message.delay,
-        "ttl": message.ttl,
+        "delay": seconds_of("delay", message.delay),
+        "ttl": seconds_of("ttl", message.ttl),
         "retry": message.retry,
         "priority": message.priority,
         "key": message.key,
@@ -147,18 +243,19 @@ def item_of(message: Any) -> dict[str, Any]:
         "expire": message.expire,
         "keep": message.keep,
         "scope": message.scope,
+        "on_duplicate": message.on_duplicate,
     }
-    return {**to_wire(message.data), **{name: value for name, value in options.items() if value is not None}}
+    return {**to_wire(message.data, encoder), **{name: value for name, value in options.items() if value is not None}}
 
 
-def batch_of(messages: Iterable[Any]) -> list[dict[str, Any]]:
+def batch_of(messages: Iterable[Any], encoder: Encoder | None = None) -> list[dict[str, Any]]:
     """How the messages of `produce_many` are said. Raises TypeError, ValueError."""
     if isinstance(messages, str | bytes | bytearray | memoryview | dict | NewMessage):
         raise TypeError(f"messages is a {type(messages).__name__}: a list of messages is wanted")
     found = list(messages)
     if not 0 < len(found) <= BATCH_MAX:
         raise ValueError(f"{len(found)} messages: from 1 to {BATCH_MAX} go into a queue at once")
-    return [item_of(message) for message in found]
+    return [item_of(message, encoder) for message in found]
 
 
 def checked_headers(headers: dict[str, str] | None) -> dict[str, str] | None:

@@ -202,7 +202,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     to. `ttr`, `asked_delay`: what a session's client calls the retry time and the delay of a job (s), which are told
     again to whoever consumes with any `ttr`; JSON has neither. `on_duplicate`: what a produce does where a message of
     its queue has the `key` already: it is refused, that message is kept, or replaced. `unless`: a show with `wait` is
-    answered when the key names another message than this one.
+    answered when the key names another message than this one. `system`: a list has system queues, too, and a configure
+    makes a queue one.
     """
 
     action: Integer
@@ -267,6 +268,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     asked_delay: Integer | None = None
     on_duplicate: OnDuplicate | None = None
     unless: MsgId | None = None
+    system: bool | None = None
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:

@@ -10,7 +10,7 @@ from quorate.protocol import Reply
 class QueueSettings(msgspec.Struct, gc=False):
     """A queue's settings (`max_size`, `max_deliveries` 0: no limit; `expires_after` 0: never); times in seconds.
 
-    `paused`: nothing is given out; "in": nothing comes in; "all": neither.
+    `paused`: nothing is given out; "in": nothing comes in; "all": neither. `system`: lists leave it out unless asked.
     """
 
     max_size: int
@@ -20,6 +20,7 @@ class QueueSettings(msgspec.Struct, gc=False):
     dead_letter: str | None
     paused: bool | str
     expires_after: float = 0.0
+    system: bool = False
 
 
 class SettingsReply(Reply, kw_only=True):
@@ -32,6 +33,7 @@ class SettingsReply(Reply, kw_only=True):
     dead_letter: str | None
     paused: bool | str
     expires_after: float = 0.0
+    system: bool = False
 
 
 class QueueTotals(msgspec.Struct, gc=False, omit_defaults=True):
@@ -84,6 +86,7 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     idle: float | None = None
     was_ready: int | None = None
     given_out: int | None = None
+    system: bool = False
 
 
 class MonitorReply(Reply, kw_only=True):

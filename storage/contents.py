@@ -19,14 +19,15 @@ class Contents:
     that are delivered, and stay though that is at most once; the first of them were so first. `keys` are of messages
     whose key is unique in the shard (`is_of_all`): all others are their queues'. `stretches` is what its log is about,
     of those entries that it was told of. `placed_at`: messages stand where they do then, or by a later entry's time
-    (s): what was due is ready. While `loading`, messages stand in no index.
+    (s): what was due is ready. `has_system`: a queue was or is one that lists leave out. While `loading`, messages
+    stand in no index.
     """
 
     def __init__(self, shard: int, stretch_records: int = STRETCH_RECORDS) -> None:
         self.trans_id = 0
         self.data_bytes = 0
         self.time = self.placed_at = 0.0
-        self.loading = False
+        self.loading = self.has_system = False
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}

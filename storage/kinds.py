@@ -158,7 +158,7 @@ KINDS: Final = (
         unplaces=True,
         added=4,
     ),
-    Kind(Configure, apply="configure", rows=Rows(queues=("queue",)), counts=Counts(), columns=None, added=4),
+    Kind(Configure, apply="configure", rows=Rows(queues=("queue",)), counts=Counts(), columns=None, added=5),
     Kind(Remove, apply="remove_queue", rows=Rows(queues=("queue",)), counts=Counts(forgets=True), columns=None),
     Kind(Lead, part="facts", apply="lead", rows=Rows(section="tenures"), counts=Counts(), columns=None),
     Kind(Members, part="facts", apply="take_members", rows=Rows(section="members"), counts=Counts(), columns=None),

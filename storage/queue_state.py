@@ -72,7 +72,8 @@ class Gate:
 class Life:
     """When a queue goes, and its messages do that expire far from now, and how it was used. Times are Unix seconds.
 
-    `has_own_ttl`: whether a configure has set its default time to live; None: nobody has noted that.
+    `has_own_ttl`: whether a configure has set its default time to live; None: nobody has noted that. `is_system`: lists
+    leave it out unless asked.
 
     `expires_after_s`: unused for so long it goes; 0: never. `is_transient`: it goes when it is empty and unused for a
     while. In no record stands when it was made, and last used, how often a message of it became ready (`was_ready`) and
@@ -80,13 +81,15 @@ class Life:
     """
 
     __slots__ = (
-        *("expires_after_s", "far", "given_out", "has_own_ttl", "is_transient", "made_at", "used_at"),
+        *("expires_after_s", "far", "given_out", "has_own_ttl", "is_system", "is_transient"),
+        *("made_at", "used_at"),
         "was_ready",
     )
 
     def __init__(self, made_at: float) -> None:
         self.expires_after_s = 0.0
         self.is_transient = False
+        self.is_system = False
         self.has_own_ttl: bool | None = None
         self.far: FarExpiries | None = None
         self.made_at = made_at
@@ -208,6 +211,7 @@ class QueueState:
             self.paused_in_at,
             self.life.is_transient,
             self.life.has_own_ttl,
+            self.life.is_system,
         )
 
     def configure(self, record: Configure) -> None:
@@ -221,6 +225,7 @@ class QueueState:
         self.life.expires_after_s = record.expires_after_s
         self.life.is_transient = record.is_transient
         self.life.has_own_ttl = record.has_own_ttl
+        self.life.is_system = record.is_system
         if record.paused_in_at and self.gate is None:
             self.gate = Gate()
         if self.gate is not None:

@@ -263,7 +263,7 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
     `expires_after_s`: unused for so long it goes, 0: never.
     `paused_in_at`: since then (Unix seconds) nothing comes in, 0: it does; and `is_transient`: nobody has configured
     it, and it goes when it has been empty and unused for a while. With `STREAMS_LEVEL` came `has_own_ttl`: whether a
-    configure has set the default time to live; None: it is not known.
+    configure has set the default time to live; None: it is not known; and `is_system`: lists leave it out unless asked.
     """
 
     queue: str
@@ -277,6 +277,7 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
     paused_in_at: float = 0.0
     is_transient: bool = False
     has_own_ttl: bool | None = None
+    is_system: bool = False
 
 
 class Remove(msgspec.Struct, array_like=True, tag=11, gc=False, forbid_unknown_fields=True):

@@ -142,6 +142,7 @@ class ShardState(Contents):
         """Add a queue as its row holds it."""
         queue = self.queue(settings.queue)
         queue.configure(settings)
+        self.has_system = self.has_system or settings.is_system
         queue.max_id = max(queue.max_id, max_id)
 
     def finish_loading(self, now: float, rest: Callable[[], None] | None = None) -> None:
@@ -371,6 +372,7 @@ class ShardState(Contents):
         queue = self.queue(record.queue)
         self.undo.queue_changes(trans_id, queue)
         queue.configure(record)
+        self.has_system = self.has_system or record.is_system
 
     def _remove_queue(self, trans_id: int, record: Remove) -> None:
         queue = self.queues.get(record.queue)

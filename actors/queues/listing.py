@@ -56,6 +56,7 @@ class QueueRows:
             queue.max_id,
             self._delivery.lines.length(queue.name),
             paused_word(queue),
+            system=queue.life.is_system,
         )
         if is_full:
             counting, now = self._ledger.counting, self._ledger.now
@@ -142,7 +143,7 @@ class _Listing:
 
     `sums` are for the reply. `ranked` are the best so far, by rank and name, as many as the reply may have. `chosen`
     are the same by names alone: the first ones, or downwards the last. `is_plain`: it is of all queues by name, for a
-    client that may look at all: then only its own are looked at.
+    client that may look at all: then only its own are looked at. `has_system`: system queues are in it, too.
     """
 
     def __init__(self, call: Call, sums: dict[str, Any] | None) -> None:
@@ -163,6 +164,7 @@ class _Listing:
         self.pattern = _Pattern(request.pattern)
         is_by_name = not self.is_ranked and not self.is_down
         may_all = Right.LOOK in call.principal.rights.everywhere
+        self.has_system = bool(request.system)
         self.is_plain = is_by_name and self.pattern.is_any and may_all
 
     def take(self, name: str) -> None:
@@ -240,7 +242,7 @@ class Listings:
         call, names, queues = listing.call, self._ledger.state.names, self._ledger.state.queues
         rights = call.principal.rights
         may_all = Right.LOOK in rights.everywhere
-        if listing.is_plain and may_all:
+        if listing.is_plain and may_all and (listing.has_system or not self._ledger.state.has_system):
             first = names.bisect_right(listing.after)
             last = first + listing.rows_max
             listing.chosen.extend(names.islice(first, last))
@@ -253,6 +255,8 @@ class Listings:
         pattern, left = listing.pattern, MATCH_STEPS
         for looked, name in enumerate(some, 1):
             if not may_all and not rights.may(Right.LOOK, name):
+                continue
+            if queues[name].life.is_system and not listing.has_system:
                 continue
             left -= pattern.cost * len(name)
             if pattern.matches(name):

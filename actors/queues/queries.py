@@ -265,4 +265,5 @@ def settings_of(queue: QueueState) -> QueueSettings:
         dead_letter=queue.dead_letter,
         paused=paused_word(queue),
         expires_after=queue.life.expires_after_s,
+        system=queue.life.is_system,
     )

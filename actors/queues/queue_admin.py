@@ -92,6 +92,9 @@ class QueueAdmin(Machine):
             return self._ledger.refuse_field(call, "queue", "is missing")
         if request.dead_letter == request.queue:
             return self._ledger.refuse_field(call, "dead_letter", "is the queue itself")
+        if request.system and self._ledger.level < STREAMS_LEVEL:
+            reason = f"system: it needs feature level {STREAMS_LEVEL}, and the cluster has {self._ledger.level}"
+            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._context.limits.queues_max:
             reason = f"there are {self._context.limits.queues_max} queues already"
@@ -110,6 +113,7 @@ class QueueAdmin(Machine):
             0.0 if takes_in else wanted.paused_in_at or self._ledger.now,
             (wanted.is_transient or (queue is None and bool(request.as_job))) and _only_pauses(request),
             self._has_own_ttl(request, wanted),
+            _or(request.system, wanted.is_system),
         )
         if asked != wanted or queue is None:
             self._ledger.append(asked)
@@ -130,6 +134,7 @@ class QueueAdmin(Machine):
                 dead_letter=asked.dead_letter,
                 paused=paused_word(queue),
                 expires_after=asked.expires_after_s,
+                system=asked.is_system,
             ),
         )
         return None
@@ -264,7 +269,9 @@ def _paused(asked: bool | str | None, held: Configure) -> tuple[bool, bool]:
 def _only_pauses(request: Request) -> bool:
     """Whether nothing else is set: a queue that is paused counts as nobody's still."""
     others = (request.max_size, request.default_ttl, request.default_retry, request.max_deliveries)
-    return all(one is None for one in (*others, request.expires_after)) and isinstance(request.dead_letter, UnsetType)
+    return all(one is None for one in (*others, request.expires_after, request.system)) and isinstance(
+        request.dead_letter, UnsetType
+    )
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

@@ -49,7 +49,7 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
-REQUEST_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "unless": STREAMS_LEVEL}
+REQUEST_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "unless": STREAMS_LEVEL, "system": STREAMS_LEVEL}
 """From which feature level on nodes know a request's field: a row for each that is younger than `BASE_LEVEL`."""
 
 ITEM_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL}

@@ -1,18 +1,29 @@
 """The backend: puts tasks into queues of the node. What runs them is `quorate.django.running`."""
 
 import threading
+from collections.abc import Callable
 from datetime import datetime
+from importlib import import_module
 from typing import Any, ClassVar, Final
 
 from django.core.checks import ERROR, CheckMessage
 from django.utils import timezone
 from django.utils.crypto import get_random_string
+from django.utils.module_loading import autodiscover_modules
 
 from quorate.client import Client
 from quorate.dead_letters import LAPSES_MAX, check_lapses
-from quorate.django.tasks import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
+from quorate.django.results import TaskResults, result_of
+from quorate.django.tasks import (
+    BaseTaskBackend,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+)
 from quorate.errors import QuorateError
 from quorate.messages import NEVER
+from quorate.results import EXPIRES_S
 
 LEASE_S: Final = 60.0
 ID_LENGTH: Final = 32
@@ -25,14 +36,15 @@ class QuorateBackend(BaseTaskBackend):
     A worker runs tasks that stand in modules named `tasks` of installed apps, or in one of `modules`, and no others.
 
     A task's `run_after` is the message's delay, its priority (-100 to 100, higher first) the message's. It is on disk
-    when `enqueue` returns. Results are not kept: use a result of your own, or a signal. In a transaction, enqueue by
-    `transaction.on_commit`: the queue does not wait for a commit.
+    when `enqueue` returns. In a transaction, enqueue by `transaction.on_commit`: the queue does not wait for a commit.
+
+    Results are kept for `results_expire` seconds (a day; 0: they are not kept), in the queue that `results` names
+    ("results", behind the prefix). A task that has not ended is looked for in QUEUES.
     """
 
     supports_defer = True
     supports_async_task = True
     supports_priority = True
-    supports_get_result = False
 
     _clients: ClassVar[dict[str, Client]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -44,6 +56,9 @@ class QuorateBackend(BaseTaskBackend):
         self.lease_s = float(options.pop("lease", LEASE_S))
         self.max_lapses = check_lapses(options.pop("max_lapses", LAPSES_MAX))
         self.modules = tuple(map(str, options.pop("modules", ())))
+        self.results_expire_s = float(options.pop("results_expire", EXPIRES_S))
+        self.supports_get_result = self.results_expire_s > 0
+        self._results_queue = self.prefix + str(options.pop("results", "results"))
         self._given = options
 
     @property
@@ -96,6 +111,39 @@ class QuorateBackend(BaseTaskBackend):
         task_enqueued.send(type(self), task_result=result)
         return result
 
+    @property
+    def results(self) -> TaskResults | None:
+        """The results of tasks that have ended; None: they are not kept."""
+        if not self.supports_get_result:
+            return None
+        return TaskResults(self.client, self._results_queue, self.alias, self.results_expire_s)
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """Return what is known of a task. Raises Django's TaskResultDoesNotExist, and `QuorateError`."""
+        results = self.results
+        if results is None:
+            return super().get_result(result_id)
+        found = self._registered(lambda: results.find(result_id) or self._open(result_id) or results.find(result_id))
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        return found
+
+    def _open(self, result_id: str) -> TaskResult | None:
+        """Return what is known of a task that has not ended."""
+        for queue_name in sorted(self.queues):
+            message = self.client.result(self.queue_of(queue_name), result_id)
+            if message is not None:
+                return result_of(message, queue_name, self.alias)
+        return None
+
+    def _registered(self, find: Callable[[], TaskResult | None]) -> TaskResult | None:
+        """Do that; if a task's module was not imported by now, import all that define tasks first."""
+        try:
+            return find()
+        except LookupError:
+            discover(self)
+            return find()
+
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """List what is wrong with its options."""
         found = list(super().check(**kwargs))
@@ -111,3 +159,13 @@ def _due_at(run_after: datetime | None) -> float | None:
     if run_after is None or run_after <= (timezone.now() if run_after.tzinfo else datetime.now()):
         return None
     return run_after.timestamp()
+
+
+def discover(backend: QuorateBackend) -> None:
+    """Import the modules that define tasks: `tasks` of each installed app, and those that the backend's options name.
+
+    Raises ImportError.
+    """
+    autodiscover_modules("tasks")
+    for module in backend.modules:
+        import_module(module)

@@ -3,21 +3,17 @@
 import logging
 import os
 import socket
-import sys
 from collections.abc import Sequence
-from datetime import datetime
-from importlib import import_module
 from typing import Any
 
 from django.db import close_old_connections
 from django.utils import timezone
-from django.utils.module_loading import autodiscover_modules
 
 from quorate.dead_letters import dead_letters_of
 from quorate.delivered import DeliveredMessage
-from quorate.django.backend import QuorateBackend
+from quorate.django.backend import QuorateBackend, discover
+from quorate.django.results import result_of
 from quorate.django.tasks import (
-    Task,
     TaskContext,
     TaskError,
     TaskResult,
@@ -27,6 +23,7 @@ from quorate.django.tasks import (
     task_finished,
     task_started,
 )
+from quorate.errors import QuorateError
 from quorate.texts import log_error, said_by, storable, text_of, traceback_of
 from quorate.worker import DEAD, Reject, Worker
 
@@ -78,11 +75,21 @@ class TaskRunner:
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             result.errors.append(TaskError(exception_class_path=path, traceback=storable(traceback_of(error))))
             _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-            self._tell(task_finished, result)
+            self._end(result)
             raise Reject(f"{path}: {text_of(error)}") from error
         finally:
             close_old_connections()
         _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
+        self._end(result)
+
+    def _end(self, result: TaskResult) -> None:
+        """Keep the result, and tell that it is there. One that can't be kept is the log's: the task is done."""
+        results = self.backend.results
+        try:
+            if results is not None:
+                results.store(result)
+        except (QuorateError, TypeError, ValueError) as error:
+            log_error(log, error, "the result of task %s can not be kept", result.id)
         self._tell(task_finished, result)
 
     def _tell(self, signal: Any, result: TaskResult) -> None:
@@ -96,49 +103,10 @@ class TaskRunner:
 
     def _result(self, message: DeliveredMessage) -> TaskResult:
         try:
-            data = message.data
-            task = registered(data["task"])
-            queue_name = message.queue.removeprefix(self.backend.prefix)
-            return TaskResult(
-                task=task.using(priority=message.priority, queue_name=queue_name, backend=self.backend.alias),
-                id=data["id"],
-                status=TaskResultStatus.READY,
-                enqueued_at=datetime.fromisoformat(data["enqueued_at"]),
-                started_at=None,
-                last_attempted_at=None,
-                finished_at=None,
-                args=data["args"],
-                kwargs=data["kwargs"],
-                backend=self.backend.alias,
-                errors=[],
-                worker_ids=[],
-            )
+            return result_of(message, message.queue.removeprefix(self.backend.prefix), self.backend.alias)
         except Exception as error:  # whatever else a message holds
             log_error(log, error, "message %d of %s is no task that can be run here", message.msg_id, message.queue)
             raise Reject(f"it is no task that can be run: {said_by(error)}") from error
-
-
-def discover(backend: QuorateBackend) -> None:
-    """Import the modules that define tasks: `tasks` of each installed app, and those that the backend's options name.
-
-    Raises ImportError.
-    """
-    autodiscover_modules("tasks")
-    for module in backend.modules:
-        import_module(module)
-
-
-def registered(path: str) -> Any:
-    """Find the task of that name, in a module that this process has imported. Raises LookupError.
-
-    Nothing is imported for a message: whoever may produce into the queue would choose what runs here.
-    """
-    module, _, name = path.rpartition(".")
-    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    if not isinstance(found, Task):
-        where = "a module named tasks of an installed app, or a module that OPTIONS['modules'] names"
-        raise LookupError(f"{path[:200]!r} is no registered task: it has to stand in {where}")
-    return found
 
 
 def _set(result: TaskResult, **fields: Any) -> None:

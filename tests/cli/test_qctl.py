@@ -188,7 +188,7 @@ def test_it_asks_before_messages_go_with_their_number(node: Node, command: str) 
         assert client.monitor("mail")["size"] == 3, "nothing was done"
         code, said = on_a_terminal("y\n", *words)
         assert (code, "3 messages" in said.splitlines()[-1] or "removed" in said) == (0, True)
-        assert [row["size"] for row in client.queue_rows("mail")] == ([0] if command == "clear" else [])
+        assert [row.size for row in client.queue_rows("mail")] == ([0] if command == "clear" else [])
     assert "no_such_queue" in qctl("queue", command, "typo", "--port", node.port, code=3)
 
 

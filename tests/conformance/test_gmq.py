@@ -231,11 +231,11 @@ def test_what_never_expires_does_not_in_another_queue_either(gmq_node: Node, gmq
         assert message is not None
         client.bury(message)
         assert gmq.push("a", "t") == "jobKey:gmq:jobpool:a,error:has exist"
-        assert client.show(key="a")["expires_at"] == 253_402_300_799
+        assert client.show(key="a").expires_at == 253_402_300_799
         assert gmq.pop("dead")["TTR"] == "4"
         client.release(Key("a"))
         client.move("dead")
-        assert client.show(key="a")["expires_at"] == 253_402_300_799
+        assert client.show(key="a").expires_at == 253_402_300_799
         assert client.confirm(Key("a")) == 1
         assert client.confirm(Key("a")) == 0
 
@@ -243,7 +243,7 @@ def test_what_never_expires_does_not_in_another_queue_either(gmq_node: Node, gmq
 def test_an_ack_of_a_number_takes_no_other_job(gmq_node: Node, gmq: Gmq) -> None:
     gmq.push("job-x", "t", ttr=60)
     with gmq_node.client() as client:
-        number = str(client.show(key="job-x")["msg_id"])
+        number = str(client.show(key="job-x").msg_id)
     assert gmq.pop("t")["id"] == "job-x"
     gmq.push(number, "u", ttr=60)
     gmq.pop("u")
@@ -280,7 +280,7 @@ def test_a_topic_that_is_empty_and_unused_goes(start_node: StartNode) -> None:
 def test_nothing_expires_until_the_year_9999(gmq_node: Node, gmq: Gmq) -> None:
     gmq.push("a", "t", ttr=1)
     with gmq_node.client() as client:
-        assert client.show(key="a")["expires_at"] == 253_402_300_799
+        assert client.show(key="a").expires_at == 253_402_300_799
 
 
 def test_kill_9_in_the_middle_of_pushes_pops_and_acks_loses_nothing(gmq_node: Node) -> None:
@@ -317,7 +317,7 @@ def test_an_id_is_known_in_all_shards(start_node: StartNode) -> None:
             assert gmq.push(f"j{number}", topic, ttr=9) == "success"
         for number, topic in enumerate(topics):
             assert gmq.push(f"j{number}", topics[(number + 1) % 8]) == f"jobKey:gmq:jobpool:j{number},error:has exist"
-            assert client.show(key=f"j{number}")["queue"] == topic
+            assert client.show(key=f"j{number}").queue == topic
             assert fails(gmq, "Ack", f"j{number}") == "Job is not be reserved"
         got = {gmq.pop(*topics)["id"] for _ in topics}
         assert got == {f"j{number}" for number in range(8)}

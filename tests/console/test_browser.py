@@ -164,7 +164,7 @@ def test_a_dead_letter_is_found_opened_and_moved_back_while_another_browser_look
     browser.click("Move")
     browser.sees("1 moved to where they came from")
     with node.client() as client:
-        assert client.show(msg_id)["queue"] == "queue.0000"
+        assert client.show(msg_id).queue == "queue.0000"
     other.sees("Dead letters\n0")
     browser.check()
     other.check()

@@ -112,7 +112,7 @@ def test_actions_ask_first_say_what_came_of_it_and_a_get_changes_nothing(node: N
             assert console.get("/act", act=act, queue="mail", id=ids[5]).status == 200
         assert client.monitor("mail")["size"] == 26
         assert "are due now" in console.post("/act", act="release", queue="mail", id=ids[5]).text
-        assert client.show(ids[5])["state"] == "ready"
+        assert client.show(ids[5]).state == "ready"
         assert "3 moved to where they came from" in console.post("/act", act="move", queue="mail.dead").text
         assert client.monitor("mail.dead")["size"] == 0
         answer = console.post("/act", act="clear", queue="mail", typed="male")
@@ -122,11 +122,11 @@ def test_actions_ask_first_say_what_came_of_it_and_a_get_changes_nothing(node: N
         assert client.monitor("mail")["paused"]
         assert console.post("/act", act="configure", queue="mail", max_size="40", dead_letter="").status == 200
         settings = client.settings("mail")
-        assert (settings["max_size"], settings["dead_letter"]) == (40, None)
+        assert (settings.max_size, settings.dead_letter) == (40, None)
         assert "a number is wanted" in in_table(console.post("/act", act="configure", queue="mail", max_size="x").text)
         assert "It was refused" in console.post("/act", act="bury", queue="mail", id=ids[6]).text
         produced = console.post("/act", act="produce", queue="new", data='{"a": 1}', as_json=1, key="k").text
-        assert client.show(queue="new", key="k")["data"] == {"a": 1}
+        assert client.show(queue="new", key="k").data == {"a": 1}
         assert "It is message" in produced
         for text in ("inf", "nan", "1e999", "x"):
             assert console.post("/act", act="produce", queue="new", data="x", priority=text).status == 409, text

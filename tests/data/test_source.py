@@ -148,7 +148,7 @@ def test_rows_become_messages_each_once_through_its_key(spark: SparkSession, sta
         sink(frame.limit(1200), node)
         assert client.monitor("q")["size"] == 2500
         shown = client.show(queue="q", key="k8")
-        assert (shown["data"], shown["priority"], shown["retry"]) == ("text 8", 2, 60.0)
+        assert (shown.data, shown.priority, shown.retry) == ("text 8", 2, 60.0)
         sink(frame.where("key < 'k2'").drop("queue"), node, queue="elsewhere")
         assert client.monitor("elsewhere")["size"] == frame.where("key < 'k2'").count()
 
@@ -198,5 +198,5 @@ def test_json_and_bytes_come_back_as_they_were(spark: SparkSession, start_node: 
         produced = load(spark, node, subscribe="from").where("kind = 'produce'").select("data", "encoding", "key")
         sink(produced, node, queue="to")
         for number, one in enumerate(payloads):
-            got = client.show(queue="to", key=f"k{number}")["data"]
+            got = client.show(queue="to", key=f"k{number}").data
             assert (got.encode() if isinstance(one, bytes) and isinstance(got, str) else got) == one

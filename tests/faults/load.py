@@ -91,4 +91,4 @@ class Load:
                 assert msg_id in self.maybe_confirmed, f"acknowledged message {msg_id} is lost"
             else:
                 assert msg_id not in self.confirmed, f"confirmed message {msg_id} is back"
-                assert shown["data"] == token
+                assert shown.data == token

@@ -60,9 +60,9 @@ def test_a_client_with_a_token_has_its_rights_on_every_shard_and_one_without_has
             assert len(viewer.queues()) == 5
             assert viewer.status()["node_id"] == 1
             other = viewer.peek("jobs1")[0]
-            assert viewer.request(Action.SHOW, msg_id=other["msg_id"])["code"] == 0
+            assert viewer.request(Action.SHOW, msg_id=other.msg_id)["code"] == 0
             with pytest.raises(RefusedError, match="not_allowed"):
-                viewer.confirm(other["msg_id"])
+                viewer.confirm(other.msg_id)
         with Client(port=node.port, token=TOKENS["operator"]) as operator:
             assert operator.log()["records"]
         with Client(port=node.port, token="worker.guessed") as guesser, pytest.raises(RefusedError) as unknown:

@@ -101,7 +101,7 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_when_it_wakes(cluster: C
     load.stop()
     check(cluster, load)
     with cluster.leader().client() as client:
-        found = [message["data"] for message in client.peek("late", 10)] if outcome_is_id(outcome) else []
+        found = [message.data for message in client.peek("late", 10)] if outcome_is_id(outcome) else []
     assert not outcome_is_id(outcome) or found == ["while it slept"], "it was forwarded, and is where the leader is"
 
 

@@ -54,7 +54,7 @@ def test_a_killed_worker_is_started_again_by_its_supervisor(start_node: StartNod
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with contextlib.suppress(QuorateError):
-                assert client.show(msg_id)["data"] == "x"
+                assert client.show(msg_id).data == "x"
                 break
             time.sleep(0.05)
         assert node.worker_pid != pid
@@ -148,7 +148,7 @@ def test_a_restart_while_the_log_is_trimmed_loses_nothing(start_node: StartNode)
             node.kill()
             node.start()
         assert client.monitor("q")["size"] == 500
-        assert {m["data"] for m in client.peek("q", 1000)} == set(range(100))
+        assert {m.data for m in client.peek("q", 1000)} == set(range(100))
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def check_as_leader(cluster: Cluster, node: Node, sent: list[int]) -> None:
     wait_for(leads)
     with node.client() as client:
         assert client.monitor("q")["size"] == len(sent)
-        assert {client.show(msg_id)["queue"] for msg_id in sent} == {"q"}
+        assert {client.show(msg_id).queue for msg_id in sent} == {"q"}
 
 
 @pytest.mark.parametrize("damage", [damage_an_entry, damage_the_file])

@@ -78,9 +78,9 @@ def test_what_was_given_up_at_a_leader_that_stood_still_is_not_done_late(cluster
     cluster.wait_whole()
     with others[0].client(10.0) as client:
         for queue in queues:
-            there = {message["msg_id"] for message in client.peek(queue, 10)}
+            there = {message.msg_id for message in client.peek(queue, 10)}
             assert there >= set(ids[queue]), (queue, way)
-            assert client.settings(queue)["max_size"] == 1000, (queue, way)
+            assert client.settings(queue).max_size == 1000, (queue, way)
     for sock in socks:
         sock.close()
 

@@ -101,7 +101,7 @@ def test_a_node_serves_a_shard_whose_worker_it_lacks(sharded: Cluster) -> None:
     with node.client() as client:
         wait_for(lambda: [row["role"] == "down" for row in client.status()["shards"]] == [False, True, False])
         for queue, msg_id in zip(QUEUES, kept, strict=True):
-            assert client.show(msg_id)["queue"] == queue
+            assert client.show(msg_id).queue == queue
             assert client.produce(queue, "more", retry=60) % 1024 == QUEUES.index(queue)
         assert {row["leader_node_id"] for row in client.request(Action.LEADER)["shards"]} == set(leaders(sharded))
         assert client.cluster()["shards"][1]["leader_node_id"] != 1
@@ -124,7 +124,7 @@ def test_a_consumer_of_queues_that_different_nodes_lead_gets_one_message(sharded
             thread.join(20)
         assert {reply["msg_id"] for reply in got} == sent
         assert client.request(Action.CONFIRM, msg_ids=sorted(sent))["confirmed"] == len(QUEUES)
-        assert sum(row["size"] for row in client.queue_rows("q*")) == 0
+        assert sum(row.size for row in client.queue_rows("q*")) == 0
 
 
 def test_a_node_is_removed_and_added_once_for_all_shards(sharded: Cluster) -> None:

@@ -49,7 +49,7 @@ def test_all_workers_serve_all_queues_on_one_port_over_tcp_and_udp(start_node: S
         assert [row["messages"] for row in rows(client)] == [60] * SHARDS
         assert client.queues() == sorted(QUEUES)
         listed = list(client.queue_rows("q*"))
-        assert {row["name"]: row["size"] for row in listed} == dict.fromkeys(QUEUES, 60)
+        assert {row.name: row.size for row in listed} == dict.fromkeys(QUEUES, 60)
     with socket.socket(type=socket.SOCK_DGRAM) as sock:
         sock.settimeout(5)
         for queue in QUEUES * 5:
@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_comes_back_and_the_other_shards_fail_no_request
     os.kill(victim, signal.SIGKILL)
     killed_at = time.monotonic()
     with node.client() as client:
-        assert wait_for(lambda: client.show(kept)["data"]) == "kept"
+        assert wait_for(lambda: client.show(kept).data) == "kept"
         took_s = time.monotonic() - killed_at
         assert wait_for(lambda: rows(client)[1].get("pid", victim) != victim)
     stopped.set()
@@ -337,7 +337,7 @@ def test_kill_9_of_everything_again_and_again_loses_nothing_of_any_shard(start_n
     assert len(produced) > 50
     with node.client() as client:
         for msg_id, token in produced.items():
-            assert client.show(msg_id)["data"] == token
+            assert client.show(msg_id).data == token
         consumed: set[int] = set()
         while (message := client.consume(QUEUES)) is not None:
             assert message.msg_id not in consumed

@@ -193,7 +193,7 @@ def test_taskiq_has_delays_priorities_queues_and_leases(start_node: StartNode, p
             wait_for(lambda: client.monitor("tasks")["size"] == 0, 20)
         assert application.began_at("delayed") >= begun + 1.5
         assert application.begun("long") == 1
-        reasons = " ".join(row["dead"]["reason"] for row in client.peek("{tasks}.dead", 10))
+        reasons = " ".join((row.dead or {})["reason"] for row in client.peek("{tasks}.dead", 10))
         assert "is a text or bytes" in reasons
         assert "of.tomorrow" in reasons
         assert client.monitor("{tasks}.dead")["size"] == 3
@@ -209,7 +209,7 @@ def test_djangos_tasks_run(start_node: StartNode, peers: Path, tmp_path: Path) -
     with Client(port=node.port) as client, application.working():
         wait_for(lambda: all(application.begun(name) for name in names) and application.done("long"), 60)
         wait_for(lambda: client.monitor("site.default")["size"] == 0, 20)
-        reasons = sorted(row["dead"]["reason"] for row in client.peek("{site.default}.dead", 10))
+        reasons = sorted((row.dead or {})["reason"] for row in client.peek("{site.default}.dead", 10))
     assert application.began_at("deferred") >= sent_at + 1.5
     assert application.begun("long") == application.begun("failing") == 1
     assert "no use" in reasons[0]

@@ -166,15 +166,15 @@ class Drawn:
                 for state in ("ready", "delayed", "in_flight")
                 for row in client.browse(QUEUES[self.framework], state)
             ]
-        return [f"{row['state']} {row['deliveries']} {row.get('nacks')} {str(row['data'])[:200]}" for row in rows[:5]]
+        return [f"{row.state} {row.deliveries} {row.nacks} {str(row.data)[:200]}" for row in rows[:5]]
 
     def _dead(self) -> str:
         """What the dead letters say, all of it."""
         with self._node.client() as client:
             names = [name for name in client.queues() if name.endswith((".XQ", ".dead"))]
             rows = [row for name in names for state in ("ready", "delayed") for row in client.browse(name, state)]
-        self.reasons = Counter(str(row["dead"].get("reason"))[:60] for row in rows if row.get("dead"))
-        return "\n".join(str(row["data"])[:4000] for row in rows).replace("\\", "")
+        self.reasons = Counter(str(row.dead.get("reason"))[:60] for row in rows if row.dead)
+        return "\n".join(str(row.data)[:4000] for row in rows).replace("\\", "")
 
     def _has_ended(self, name: str, kind: str, done: Counter[str], began: Counter[str], *, is_dead: bool) -> bool:
         """Whether a task has come to the end that its kind has in its framework."""

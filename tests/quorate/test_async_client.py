@@ -42,7 +42,7 @@ def test_a_message_goes_through(start_node: StartNode) -> None:
     async def go() -> None:
         async with AsyncClient("127.0.0.1", port, consumer="w") as client:
             msg_id = await client.produce("mail", {"to": "ada"}, priority=3, key="k", headers={"a": "b"})
-            assert (await client.show(msg_id))["headers"] == {"a": "b"}
+            assert (await client.show(msg_id)).headers == {"a": "b"}
             message = await client.consume(["other", "mail"], wait=5)
             assert message is not None
             assert (message.msg_id, message.data, message.headers, message.key) == (
@@ -90,7 +90,7 @@ def test_refusals_have_their_kinds(start_node: StartNode) -> None:
             assert dead is not None
             assert dead.dead is not None
             assert dead.dead["reason"] == "why"
-            assert (await client.settings("q"))["dead_letter"] == "dead"
+            assert (await client.settings("q")).dead_letter == "dead"
 
     run(go())
 

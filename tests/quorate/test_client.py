@@ -1,6 +1,5 @@
 """The client library against a real node, and against one that goes away."""
 
-import datetime
 import json
 import pickle
 import socket
@@ -67,7 +66,7 @@ def test_a_client_comes_back_by_itself_after_a_restart(start_node: StartNode) ->
         msg_id = client.produce("q", "x", key="k", retry=5)
         node.kill()
         node.start()
-        assert client.show(msg_id)["data"] == "x", "what only looks is repeated"
+        assert client.show(msg_id).data == "x", "what only looks is repeated"
         node.kill()
         node.start()
         assert client.consume("q") is not None, "the node closed the connection before anything was asked"
@@ -231,7 +230,7 @@ def test_data_come_back_as_they_went(start_node: StartNode, data: object) -> Non
         assert type(message.data) is type(data)
 
 
-@pytest.mark.parametrize("data", [datetime.datetime(2026, 1, 1), {1: 2}, {"a": {"b": b"x"}}, {1, 2}, object()])
+@pytest.mark.parametrize("data", [{1: 2}, {"a": {"b": b"x"}}, {1: {2}}, object()])
 def test_what_would_not_come_back_is_refused_before_it_is_sent(data: object) -> None:
     with pytest.raises(TypeError):
         Client("127.0.0.1", 1).produce("q", data)
@@ -243,7 +242,7 @@ def test_messages_of_one_request_have_options_of_their_own(start_node: StartNode
     with start_node().client() as client:
         ids = client.produce_many("q", ["low", NewMessage(b"high", priority=9, key="k")], retry=60)
         assert [m.data for m in client.consume_many("q", 2)] == [b"high", "low"]
-        assert client.show(queue="q", key="k")["msg_id"] == ids[1]
+        assert client.show(queue="q", key="k").msg_id == ids[1]
         with pytest.raises(ValueError, match="1001 messages"):
             client.produce_many("q", list(range(1001)))
 
@@ -360,7 +359,7 @@ def test_keys_that_are_one_among_all(start_node: StartNode) -> None:
         with pytest.raises(DuplicateKeyError):
             client.produce("b", 1, key="one", scope="all")
         client.produce("b", 2, key="two", scope="all")
-        assert client.show(key="two")["queue"] == "b"
+        assert client.show(key="two").queue == "b"
         with pytest.raises(NotInFlightError) as refused:
             client.confirm(Key("one"), held=True)
         assert (refused.value.reply["state"], refused.value.reply["deliveries"]) == ("ready", 0)
@@ -387,9 +386,9 @@ def test_all_messages_of_a_state_are_browsed(start_node: StartNode) -> None:
         ids = client.produce_many("q", list(range(250)))
         later = client.produce("q", "later", delay=100)
         taken = {message.msg_id for message in client.consume_many("q", 120)}
-        assert {one["msg_id"] for one in client.browse("q", "in_flight")} == taken
-        assert [one["msg_id"] for one in client.browse("q", "ready")] == ids[120:]
-        assert [one["data"] for one in client.browse("q", "delayed")] == ["later"]
+        assert {one.msg_id for one in client.browse("q", "in_flight")} == taken
+        assert [one.msg_id for one in client.browse("q", "ready")] == ids[120:]
+        assert [one.data for one in client.browse("q", "delayed")] == ["later"]
         assert client.release(later) == 1
         assert not list(client.browse("q", "delayed"))
         with pytest.raises(RefusedError, match="one of ready, delayed, in_flight"):

@@ -38,7 +38,7 @@ def test_a_message_is_buried_and_where_its_queue_says_so_elsewhere(start_node: S
             message = taken(client, queue)
             reject(client, message, "why", f"{queue}.XQ")
             [dead] = client.peek(own or f"{queue}.XQ")
-            assert (dead["dead"]["reason"], dead["headers"]) == ("why", {"trace": "t"})
+            assert ((dead.dead or {})["reason"], dead.headers) == ("why", {"trace": "t"})
             assert client.monitor(queue)["size"] == 0
 
 
@@ -54,9 +54,9 @@ def test_one_that_can_not_be_buried_is_copied_and_one_that_is_anothers_is_left_a
         message = taken(client, "q")
         reject(client, message, "why" * 200, "q.XQ")
         [copy] = client.peek("q.XQ")
-        assert copy["data"] == {"n": 1}
-        assert copy["headers"]["trace"] == "t"
-        assert copy["headers"]["reason"].startswith("whywhy")
+        assert copy.data == {"n": 1}
+        assert copy.headers["trace"] == "t"
+        assert copy.headers["reason"].startswith("whywhy")
         assert client.monitor("q")["size"] == 0
         reject(client, message, "again", "q.XQ")
         assert client.monitor("q.XQ")["size"] == 1, "it was gone"
@@ -93,7 +93,7 @@ def test_a_copy_stands_there_once_however_often_it_is_asked(
 
         monkeypatch.setattr(client, "configure", refused)
         reject(client, message, "why", "q.XQ")
-        assert [row["msg_id"] for row in client.peek("q.XQ", 10)] == [copied]
+        assert [row.msg_id for row in client.peek("q.XQ", 10)] == [copied]
         assert client.monitor("q")["size"] == 0
 
 

@@ -200,6 +200,10 @@ def test_settings_that_say_more_are_written_as_far_as_they_do() -> None:
     assert isinstance(written, tuple)
     assert len(written) == 11, "as members of the level before read it"
     queue.life.has_own_ttl = False
+    written = as_written(queue.settings())
+    assert isinstance(written, tuple)
+    assert len(written) == 12, "as versions before system queues read it"
+    queue.life.is_system = True
     assert as_written(queue.settings()) == queue.settings()
     bury = Bury("q", "dead", [1], [1], [0.0], [0.0], [3])
     assert entry_codec.decode(entry_codec.encode(1, 1, 0.0, [bury]), "test").records == [bury]
@@ -209,7 +213,12 @@ def test_a_monitor_tells_the_settings_and_makes_no_queue() -> None:
     shard = Shard()
     asked = {"max_size": 5, "default_ttl": 60, "default_retry": 7, "max_deliveries": 3, "dead_letter": "d"}
     shard.ask(Action.CONFIGURE, queue="q", expires_after=99, **asked)
-    assert shard.ask(Action.MONITOR, queue="q")["settings"] == {**asked, "paused": False, "expires_after": 99}
+    assert shard.ask(Action.MONITOR, queue="q")["settings"] == {
+        **asked,
+        "paused": False,
+        "expires_after": 99,
+        "system": False,
+    }
     assert shard.ask(Action.MONITOR, queue="other")["exists"] is False
 
 

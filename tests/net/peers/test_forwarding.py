@@ -196,6 +196,7 @@ SAMPLES: dict[str, list[Any]] = {
     "scope": ["all"],
     "on_duplicate": ["refuse", "keep", "replace"],
     "unless": [1],
+    "system": [True, False],
 }
 
 

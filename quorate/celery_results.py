@@ -1,0 +1,300 @@
+"""A result backend of Celery: `result_backend = "quorate://127.0.0.1:1111"`, beside the broker's URL or without it.
+
+Results, groups and what is known of chords are messages of one queue (`results`, see there). Who waits for a result is
+told by the node: nothing is polled. The parts of a chord gather in a queue of its own, `QUEUE.chord.GROUP`, in which
+ready messages are parts, and delayed ones say how many are wanted; whoever puts in the last part starts the body.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+from celery import exceptions, states
+from celery.backends.base import KeyValueStoreBackend
+from celery.canvas import maybe_signature
+from celery.exceptions import ChordError
+from celery.result import GroupResult, allow_join_result
+from kombu.utils.encoding import bytes_to_str, ensure_bytes
+
+from quorate.client import Client
+from quorate.errors import ConnectionFailedError, UnavailableError, UnknownOutcomeError
+from quorate.messages import random_key
+from quorate.nodes import Address
+from quorate.packing import packed, unpacked
+from quorate.results import Results, mark_system, ttl_of
+from quorate.urls import parse_url
+
+log = logging.getLogger("quorate.celery")
+
+QUEUE: Final = "celery.results"
+WAIT_S: Final = 20.0
+"""A wait for a result is asked for anew after so long."""
+
+TIMEOUT_S: Final = 10.0
+FAR_S: Final = 999_999_999.0
+"""The delay of what is not a part of a chord, among its parts."""
+
+CLAIM_S: Final = 300.0
+"""Who starts a chord's body has so long: until then nobody else does."""
+
+SIZE: Final = "size"
+INDEX: Final = "index"
+
+
+class QuorateBackend(KeyValueStoreBackend):
+    """Keeps results in the node or cluster of its URL: several nodes by commas, or URLs by semicolons.
+
+    `result_backend_transport_options`: `queue` (where results are kept), `timeout` (s, of each request), `tls`, `ca`,
+    `cert`, `key`, `token`, as of `Client`. What is as old as `result_expires` is dropped.
+    """
+
+    supports_autoexpire = True
+    supports_native_join = True
+    persistent = True
+
+    def __init__(self, app: Any, url: str | None = None, expires: Any = None, **options: Any) -> None:
+        super().__init__(app, url=url, **options)
+        self.url = url
+        self.expires = self.prepare_expires(expires, type=int)
+
+    def __reduce__(self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return super().__reduce__(args, {**(kwargs or {}), "expires": self.expires, "url": self.url})
+
+    def as_uri(self, include_password: bool = False) -> str:
+        """Return the URL, without tokens unless asked for."""
+        if include_password or not self.url:
+            return self.url or "quorate://"
+        return ";".join(f"quorate://**@{one.rpartition('@')[2]}" if "@" in one else one for one in self.url.split(";"))
+
+    @cached_property
+    def results(self) -> Results:
+        """Where they are."""
+        given = dict(self.app.conf.get("result_backend_transport_options") or {})
+        queue = str(given.get("queue") or QUEUE)
+        options = {name: given[name] for name in ("tls", "ca", "cert", "key", "token") if given.get(name) is not None}
+        return Results(_client(self.url, float(given.get("timeout") or TIMEOUT_S), options), queue)
+
+    def cleanup(self) -> None:
+        """Do nothing: what is too old goes by itself."""
+
+    def exception_safe_to_retry(self, exc: Exception) -> bool:
+        """Say whether `result_backend_always_retry` tries again: all that is done here may be done twice."""
+        return isinstance(exc, ConnectionFailedError | UnavailableError | UnknownOutcomeError)
+
+    # -- single results ----------------------------------------------------------------------------------------
+
+    def get(self, key: bytes | str) -> bytes | None:
+        """Return what is kept under the key."""
+        return self.results.get(bytes_to_str(key))
+
+    def mget(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return what is kept under each key, in their order."""
+        return [self.get(key) for key in keys]
+
+    def set(self, key: bytes | str, value: bytes | str) -> None:
+        """Keep that under the key, until it expires; it is on disk then."""
+        self.results.store(bytes_to_str(key), ensure_bytes(value), self.expires)
+
+    def delete(self, key: bytes | str) -> None:
+        """Remove what is kept under the key."""
+        self.results.delete(bytes_to_str(key))
+
+    def wait_for(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        on_interval: Callable[[], Any] | None = None,
+    ) -> Any:
+        """Return what is known of a task as soon as it has ended. Raises celery's TimeoutError."""
+        self._ensure_not_eager()
+        until = None if timeout is None else time.monotonic() + timeout
+        key, seen = bytes_to_str(self.get_key_for_task(task_id)), None
+        while True:
+            left_s = WAIT_S if until is None else max(until - time.monotonic(), 0.0)
+            found = self.results.look(key, wait=min(left_s, interval if on_interval else WAIT_S), unless=seen)
+            if found is not None:
+                meta, seen = self.decode_result(unpacked(found.data)), found
+                if meta["status"] in states.READY_STATES:
+                    return meta
+            if on_interval is not None:
+                on_interval()
+            if until is not None and time.monotonic() >= until:
+                raise exceptions.TimeoutError("The operation timed out.")
+
+    def get_many(
+        self,
+        task_ids: Any,
+        timeout: float | None = None,
+        interval: float | None = 0.5,
+        *,
+        no_ack: bool = True,
+        on_message: Callable[[Any], Any] | None = None,
+        on_interval: Callable[[], Any] | None = None,
+        max_iterations: int | None = None,
+        READY_STATES: Any = states.READY_STATES,  # noqa: N803  # it is Celery's name
+    ) -> Iterator[tuple[str, Any]]:
+        """Give each task's id and what is known of it, as they end. Raises celery's TimeoutError."""
+        until = None if timeout is None else time.monotonic() + timeout
+        slice_s = (interval or 0.5) if on_interval is not None or max_iterations else WAIT_S
+        left, rounds = list(dict.fromkeys(bytes_to_str(task_id) for task_id in task_ids)), 0
+        wait_s = 0.0
+        while left:
+            for at, task_id in enumerate(list(left)):
+                meta = self._meta_in_time(task_id, wait_s if at == 0 else 0.0, READY_STATES)
+                if meta is not None:
+                    left.remove(task_id)
+                    if on_message is not None:
+                        on_message(meta)
+                    yield task_id, meta
+                    wait_s = 0.0
+            if not left:
+                return
+            if until is not None and time.monotonic() >= until:
+                raise exceptions.TimeoutError(f"Operation timed out ({timeout})")
+            if on_interval is not None:
+                on_interval()
+            rounds += 1
+            if max_iterations and rounds >= max_iterations:
+                return
+            wait_s = slice_s if until is None else max(min(slice_s, until - time.monotonic()), 0.001)
+
+    def _meta_in_time(self, task_id: str, wait_s: float, ready_states: Any) -> Any:
+        """Return what is known of a task that has ended, or ends within `wait_s`; else None."""
+        cached = self._cache.get(task_id) if hasattr(self._cache, "get") else None
+        if cached is not None and cached["status"] in ready_states:
+            return cached
+        until = time.monotonic() + wait_s
+        key, seen = bytes_to_str(self.get_key_for_task(task_id)), None
+        while True:
+            found = self.results.look(key, wait=max(until - time.monotonic(), 0.0) if wait_s else 0.0, unless=seen)
+            if found is None:
+                return None
+            meta, seen = self.decode_result(unpacked(found.data)), found
+            if meta["status"] in ready_states:
+                self._cache[task_id] = meta
+                return meta
+            if not wait_s:
+                return None
+
+    # -- chords ------------------------------------------------------------------------------------------------
+
+    def _chord_queue(self, group_id: str) -> str:
+        return f"{self.results.queue}.chord.{group_id}"
+
+    def _open_chord(self, group_id: str) -> None:
+        expires_s = self.chord_expires
+        settings = {"expires_after": float(expires_s)} if expires_s else {}
+        mark_system(self.results.client, self._chord_queue(group_id), paused="out", **settings)
+
+    def _put(self, group_id: str, data: bytes | int, key: str, **options: Any) -> None:
+        self.results.client.produce(
+            self._chord_queue(group_id),
+            packed(data) if isinstance(data, bytes) else data,
+            key=key,
+            expire="drop",
+            **{"ttl": ttl_of(self.chord_expires), "on_duplicate": "keep", **options},
+        )
+
+    def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
+        """Keep a header with groups in it, whose shape its parts do not tell; nothing else is to be done before."""
+        self.ensure_chords_allowed()
+        if isinstance(header_result_args[1], (list, tuple)):
+            header = self.app.GroupResult(*header_result_args)
+            if any(isinstance(one, GroupResult) for one in header.results):
+                header.save(backend=self)
+
+    def set_chord_size(self, group_id: str, chord_size: int) -> None:
+        """Note how many parts the chord has."""
+        self._open_chord(group_id)
+        self._put(group_id, chord_size, SIZE, delay=FAR_S, ttl=None, on_duplicate="replace")
+
+    def add_to_chord(self, chord_id: str, result: Any) -> None:
+        """Note that the chord has one part more."""
+        self._put(chord_id, 1, random_key(), delay=FAR_S, ttl=None)
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
+        """Put a part in; if it is the last, start the chord's body with all of them."""
+        task_id, group_id = request.id, request.group
+        if not group_id or not task_id:
+            return
+        encoded = ensure_bytes(self.encode([1, task_id, state, self.encode_result(result, state)]))
+        index = request.group_index
+        self._put(group_id, encoded, task_id, headers={INDEX: str("" if index is None else index)})
+        if self._has_all(group_id) and self._claim(group_id):
+            self._start(request, group_id)
+
+    def _has_all(self, group_id: str) -> bool:
+        """Whether all parts are there that are wanted, as far as that is known."""
+        client, queue = self.results.client, self._chord_queue(group_id)
+        size = client.result(queue, SIZE)
+        if size is None:  # its other parts are still being sent, or the chord is done
+            self._open_chord(group_id)
+            return False
+        counts = client.monitor(queue)
+        return int(counts["ready"]) == int(size.data) + int(counts["delayed"]) - 1
+
+    def _claim(self, group_id: str) -> bool:
+        """Whether this worker is to start the body: the first that has seen all parts."""
+        return not self.results.client.produce(
+            *(self.results.queue, 1),
+            key=f"chord-claim-{group_id}",
+            ttl=max(CLAIM_S, 2 * (self.app.conf.result_chord_join_timeout or 0)),
+            expire="drop",
+            on_duplicate="keep",
+        ).is_duplicate
+
+    def _start(self, request: Any, group_id: str) -> None:
+        callback = maybe_signature(request.chord, app=self.app)
+        try:
+            found = self._joined(group_id)
+            try:
+                self.app.amqp._retry_publish(callback.delay, found)
+            except Exception as error:
+                log.exception("Chord callback for %r raised: %r", group_id, error)
+                self.chord_error_from_stack(callback, ChordError(f"Callback error: {error!r}"))
+        except ChordError as error:
+            log.exception("Chord %r raised: %r", group_id, error)
+            self.chord_error_from_stack(callback, error)
+        except Exception as error:
+            log.exception("Chord %r raised: %r", group_id, error)
+            self.chord_error_from_stack(callback, ChordError(f"Join error: {error!r}"))
+        self.results.client.remove(self._chord_queue(group_id))
+
+    def _joined(self, group_id: str) -> list[Any]:
+        """Return the parts' results in their order. Raises ChordError where one has failed."""
+        header = GroupResult.restore(group_id, app=self.app, backend=self)
+        if header is not None:
+            header.on_ready()
+            join = header.join_native if header.supports_native_join else header.join
+            with allow_join_result():
+                return list(join(timeout=self.app.conf.result_chord_join_timeout, propagate=True))
+        parts = list(self.results.client.browse(self._chord_queue(group_id), "ready"))
+        parts.sort(key=lambda part: (float(part.headers.get(INDEX) or "inf"), part.msg_id))
+        return [self._returned(*self.decode(unpacked(part.data))) for part in parts]
+
+    def _returned(self, version: int, task_id: str, state: str, value: Any) -> Any:
+        if state in states.EXCEPTION_STATES:
+            value = self.exception_to_python(value)
+        if state in states.PROPAGATE_STATES:
+            raise ChordError(f"Dependency {task_id} raised {value!r}") from value
+        return value
+
+
+def _client(url: str | None, timeout_s: float, options: dict[str, Any]) -> Client:
+    """Make the client of one URL, or of several by semicolons, which name nodes of one cluster."""
+    urls = [one.strip() for one in (url or "").split(";") if one.strip() not in ("", "quorate://")]
+    if len(urls) < 2:
+        return Client(urls[0] if urls else None, timeout=timeout_s, **options)
+    nodes: list[Address | str] = []
+    token: str | None = None
+    has_tls = False
+    for one in urls:
+        addresses, shown = parse_url(one)
+        nodes += addresses
+        token, has_tls = shown.token or token, shown.has_tls or has_tls
+        options = {**{name: getattr(shown, name) for name in ("ca", "cert", "key") if getattr(shown, name)}, **options}
+    return Client(nodes=nodes, timeout=timeout_s, **{"token": token, "tls": has_tls, **options})

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from quorate.async_client import AsyncClient, AsyncMessage
     from quorate.client import Client, DeliveredMessage
     from quorate.interrupt import Interrupt
-    from quorate.messages import NEVER, Key, Message, Moved, NewMessage
+    from quorate.messages import NEVER, Key, Message, Moved, NewMessage, Produced, ShownMessage
+    from quorate.queue_replies import QueueRow, QueueSettings
     from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
@@ -56,8 +57,12 @@ _HOME = {
     "Message": "messages",
     "Moved": "messages",
     "NewMessage": "messages",
+    "Produced": "messages",
+    "QueueRow": "queue_replies",
+    "QueueSettings": "queue_replies",
     "Reject": "worker",
     "Retry": "worker",
+    "ShownMessage": "messages",
     "Worker": "worker",
 }
 """Where what is not read at once comes from."""
@@ -77,12 +82,16 @@ __all__ = [
     "NewMessage",
     "NotAllowedError",
     "NotInFlightError",
+    "Produced",
     "ProtocolViolationError",
     "QueueFullError",
+    "QueueRow",
+    "QueueSettings",
     "QuorateError",
     "RefusedError",
     "Reject",
     "Retry",
+    "ShownMessage",
     "TooLargeError",
     "UnavailableError",
     "UnknownOutcomeError",

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from quorate.connection import Connection
 from quorate.credentials import Credentials
-from quorate.errors import QuorateError
+from quorate.errors import CLOSED, ConnectionFailedError, QuorateError
 from quorate.interrupt import Interrupt
 from quorate.lost import Lost, NotLetInError
-from quorate.nodes import Nodes
+from quorate.nodes import Address, Nodes
 from quorate.pool import Pool
 from quorate.protocol import Action
 from quorate.shard_map import ShardMap
@@ -39,12 +39,19 @@ class Asking:
         limited._retry_connect = retry_connect and self._retry_connect
         return limited
 
+    @property
+    def address(self) -> Address:
+        """The node that is asked now."""
+        return self._nodes.address
+
     def close(self) -> None:
-        """Close the connections; the next request opens one again."""
+        """Close the connections. Nothing may be asked any more."""
         self._pool.close()
 
     def request(self, action: int, body: dict[str, Any], interrupt: Interrupt | None = None) -> dict[str, Any]:
         """Return the reply to a request. Raises what `Client` says. `interrupt` ends a wait early."""
+        if self._pool.is_closed:
+            raise ConnectionFailedError(CLOSED)
         if self._map.counted(time.monotonic()):
             self._learn()
         return self._request(action, body, interrupt)

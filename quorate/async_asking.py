@@ -10,7 +10,7 @@ from typing import Any, Final
 from quorate import calls
 from quorate.async_connection import AsyncConnection, Reply
 from quorate.credentials import Credentials
-from quorate.errors import ConnectionFailedError, QuorateError
+from quorate.errors import CLOSED, ConnectionFailedError, QuorateError
 from quorate.lanes import Lane, Lanes
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
@@ -31,7 +31,6 @@ LARGE_BYTES: Final = 1 << 16
 LONGS_MAX: Final = 16
 """So many requests with long replies are under way at once."""
 
-CLOSED: Final = "the client was closed"
 
 _CONSUME: Final = int(Action.CONSUME)
 _SHOW: Final = int(Action.SHOW)

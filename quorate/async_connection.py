@@ -4,12 +4,14 @@ A machine around an asyncio transport: nothing here tries again, and nothing dec
 """
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
 
+from quorate.connection import BLANK
 from quorate.credentials import NO_TLS, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
 from quorate.keep_alive import keep_alive, peer_has_ended
@@ -28,6 +30,10 @@ _decode: Final = msgspec.json.Decoder().decode
 _CANCEL: Final = int(Action.CANCEL)
 
 Reply = dict[str, Any]
+
+
+PROBE_S: Final = 1.0
+"""Where a node has said nothing for so long since it was connected, a blank line is sent: a server of HTTP answers."""
 
 
 class Pending:
@@ -75,6 +81,7 @@ class AsyncConnection(asyncio.Protocol):
         self._raw: tuple[Reply, int] | None = None
         self._heard_at = self._asked_at = self._loop.time()
         self._sweep: asyncio.TimerHandle | None = None
+        self._probes_at = self._heard_at + PROBE_S
 
     @classmethod
     async def connect(
@@ -202,6 +209,9 @@ class AsyncConnection(asyncio.Protocol):
         """
         self._sweep = None
         now = self._loop.time()
+        if self._probes_at <= now and self._pending:
+            self._probes_at = math.inf
+            self._say(BLANK)
         overdue = [one for one in self._pending.values() if one.deadline <= now]
         for one in overdue:
             if not one.future.done():
@@ -229,6 +239,7 @@ class AsyncConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As a protocol."""
         self._heard_at = self._loop.time()
+        self._probes_at = math.inf
         if self._buffer:
             self._buffer += data
             wanted = self._raw[1] if self._raw is not None else 0

@@ -137,8 +137,13 @@ class Client:
         forget_after_fork(limited)
         return limited
 
+    @property
+    def address(self) -> Address:
+        """The node that is asked now: its host and port."""
+        return self._asking.address
+
     def close(self) -> None:
-        """Close the connections; the next request opens one again."""
+        """Close the connections. What is asked then raises `ConnectionFailedError`."""
         if self._kept:
             log.warning(
                 "%d messages that are delivered at most once were taken, and nobody has got them", len(self._kept)

@@ -25,22 +25,22 @@ LAST_WORDS_S: Final = 2.0
 
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
+BLANK: Final = b"\r\n\r\n"
+"""What ends the head of an HTTP request."""
+
 CANCEL: Final = int(Action.CANCEL)
 
 
 class Connection:
     """Open to one node. Used by one thread at a time."""
 
-    def __init__(
-        self, address: Address, timeout_s: float, credentials: Credentials = NOTHING, generation: int = 0
-    ) -> None:
-        """Connect, and show the token if there is one. `generation`: how often its pool had been closed.
+    def __init__(self, address: Address, timeout_s: float, credentials: Credentials = NOTHING) -> None:
+        """Connect, and show the token if there is one.
 
         Raises `Lost`, `RefusedError` for a token that is none, `ConnectionFailedError` for a node whose certificate is
         not to be believed.
         """
         self.address = address
-        self.generation = generation
         until = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection(address, timeout=timeout_s)
@@ -205,7 +205,23 @@ class Connection:
         try:
             return self._read_reply(until)
         except OSError as error:
+            if not self._has_heard and isinstance(error, TimeoutError | BlockingIOError):
+                self._look_who_listens()
             raise Lost(self._said(error), was_sent=True) from error
+
+    def _look_who_listens(self) -> None:
+        """Say no more than a blank line, which a node passes over. Raises `ProtocolViolationError` if it is answered:
+        a server of HTTP has waited for that.
+        """
+        try:
+            self._limit(LAST_WORDS_S)
+            self._socket.sendall(BLANK)
+            said = self._socket.recv(100)
+        except OSError:
+            return
+        if said and not said.startswith(b"{"):
+            host, port = self.address
+            raise ProtocolViolationError(f"what listens at {host}:{port} is no node of Quorate: it says {said[:60]!r}")
 
     def _said(self, error: OSError) -> str:
         what = "no answer in time" if isinstance(error, TimeoutError | BlockingIOError) else str(error)

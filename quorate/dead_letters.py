@@ -51,8 +51,20 @@ def check_lapses(lapses_max: int | None) -> int | None:
     return lapses_max
 
 
-def reject(client: Client, message: Message, reason: object, dead_letter: str) -> int:
+def have_dead_letters(client: Client, queue: str, ending: str = DEAD) -> None:
+    """Give the queue a dead letter queue, if it has none. Raises `QuorateError`."""
+    try:
+        if client.settings(queue).dead_letter is not None:
+            return
+    except RefusedError as refused:
+        if refused.error != ErrorWord.NO_SUCH_QUEUE:
+            raise
+    client.configure(queue, dead_letter=dead_letters_of(queue, ending))
+
+
+def reject(client: Client, message: Message, reason: object, dead_letter: str | None) -> int:
     """Bury the message, in `dead_letter` if its queue has no dead letter queue; one that is another's is left alone: 0.
+    `dead_letter` None: it is dropped then.
 
     Where that may not be set, or lies in another shard, the message is copied there and confirmed. Where not even a
     copy is taken it is given back, and rests. Raises `ConnectionFailedError` and `UnavailableError`: it may be asked
@@ -65,16 +77,21 @@ def reject(client: Client, message: Message, reason: object, dead_letter: str) -
     except NotInFlightError:
         return 0  # its lease was over: it comes again, or somebody else has it
     except RefusedError as error:
+        if dead_letter is None:
+            raise
         log.debug("message %d is copied to %s, not moved: %s", message.msg_id, dead_letter, error)
         return _copy(client, message, reason, dead_letter)
 
 
-def _bury(client: Client, message: Message, reason: object, dead_letter: str) -> int:
+def _bury(client: Client, message: Message, reason: object, dead_letter: str | None) -> int:
     try:
         return client.bury(message, reason_of(reason))
     except RefusedError as error:
         if error.error != ErrorWord.FIELD:
             raise
+        if dead_letter is None:
+            log.warning("message %d of %s is dropped: %s", message.msg_id, message.queue, reason)
+            return client.confirm(message)
         client.configure(message.queue, dead_letter=dead_letter)
         return client.bury(message, reason_of(reason))
 

@@ -4,6 +4,9 @@ from typing import Final
 
 from quorate.protocol import ErrorWord
 
+CLOSED: Final = "the client was closed"
+"""What is said of a request that comes after `close`."""
+
 
 class QuorateError(Exception):
     """Base of all that the client library raises."""

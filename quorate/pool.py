@@ -21,7 +21,7 @@ class Pool:
         self._credentials = credentials
         self._nodes = nodes
         self._idle: list[Connection] = []
-        self._closings = 0
+        self.is_closed = False
         self._lock = threading.Lock()
         forget_after_fork(self)
 
@@ -33,9 +33,9 @@ class Pool:
             connection.close()
 
     def close(self) -> None:
-        """Close those that are idle, and the others when they are given back; the next request opens one again."""
+        """Close those that are idle, and the others when they are given back."""
         with self._lock:
-            self._closings += 1
+            self.is_closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -59,9 +59,8 @@ class Pool:
 
     def connect(self, address: Address, timeout_s: float) -> Connection:
         """Open a new one to that node. Raises `Lost` when it can't be reached, `NotLetInError`."""
-        closings = self._closings
         try:
-            return Connection(address, timeout_s, self._credentials, closings)
+            return Connection(address, timeout_s, self._credentials)
         except Lost:
             self._nodes.ask_elsewhere(address)
             raise
@@ -73,7 +72,7 @@ class Pool:
         """Take back a connection on which nothing is expected any more."""
         with self._lock:
             unused: Connection | None = connection
-            if connection.generation == self._closings:
+            if not self.is_closed:
                 self._idle.append(connection)
                 unused = self._idle.pop(0) if len(self._idle) > IDLE_MAX else None
         if unused is not None:

@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple
 from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
-from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, lapsed, reject
+from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, have_dead_letters, lapsed, reject
 from quorate.delivered import DeliveredMessage
-from quorate.errors import HOPELESS, NotInFlightError, QuorateError, RefusedError
+from quorate.errors import HOPELESS, NotAllowedError, NotInFlightError, QuorateError, RefusedError
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
@@ -61,6 +61,10 @@ HURRY_S: Final = 1.0
 Handler = Callable[[DeliveredMessage], Any] | Callable[[DeliveredMessage], Awaitable[Any]]
 
 
+PREPARE_S: Final = 3.0
+"""At its start a worker waits no longer for a node that does not answer."""
+
+
 class Retry(Exception):  # noqa: N818  # it says what to do, and is no error
     """A handler raises it: the message comes again after `delay` seconds."""
 
@@ -75,7 +79,9 @@ class NotSettledError(Exception):
 
 
 class Reject(Exception):  # noqa: N818
-    """A handler raises it: the message goes to the dead letter queue at once, with that reason."""
+    """A handler raises it: the message goes to the dead letter queue at once, with that reason; without one, and with
+    `dead_letters` False, it is dropped.
+    """
 
     def __init__(self, reason: object = None) -> None:
         super().__init__(reason)
@@ -83,10 +89,12 @@ class Reject(Exception):  # noqa: N818
 
 
 class _Terms(NamedTuple):
-    """How long a message rests behind a failure, and how many of its deliveries may lapse."""
+    """How long a message rests behind a failure, how many of its deliveries may lapse, and whether queues are given
+    dead letter queues."""
 
     backoff: Backoff
     max_lapses: int | None
+    dead_letters: bool
 
 
 class Worker:
@@ -96,7 +104,8 @@ class Worker:
     many messages were done, failed, rejected, and lost to somebody else. A message that can be delivered at most once
     (`retry` 0) is handed over like all others, and nothing is said of it afterwards. One of which `max_lapses`
     deliveries have lapsed, since it ends who works on it, is not handed over any more: it goes to the dead letters, as
-    what is rejected does. Where a queue has none, `{QUEUE}.dead` becomes that.
+    what is rejected does. A queue that has no dead letter queue gets one at the start, `{QUEUE}.dead`; with
+    `dead_letters` False it gets none, and what would go there is dropped.
     """
 
     def __init__(
@@ -109,6 +118,7 @@ class Worker:
         grace: float = 30.0,
         backoff: Backoff | None = None,
         max_lapses: int | None = LAPSES_MAX,
+        dead_letters: bool = True,
     ) -> None:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
             raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
@@ -116,7 +126,7 @@ class Worker:
         self._turns = Turns(queues)
         self._handler = handler
         self._grace_s = grace
-        self._terms = _Terms(backoff or Backoff(), check_lapses(max_lapses))
+        self._terms = _Terms(backoff or Backoff(), check_lapses(max_lapses), dead_letters)
         self._concurrency = concurrency
         self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
@@ -159,7 +169,25 @@ class Worker:
         self._is_stopping = True  # no lock: the thread that holds it may be the one that is interrupted
         self._interrupt.set()
 
+    def _prepare(self) -> None:
+        """Say what it works on, and give its queues dead letter queues."""
+        queues, (host, port) = list(self._turns.queues), self._client.address
+        log.info("works on %s with %d hands, node %s:%d", ", ".join(queues), self._concurrency, host, port)
+        brief = self._client.within(PREPARE_S)
+        for queue in queues if self._terms.dead_letters else ():
+            try:
+                have_dead_letters(brief, queue, DEAD)
+            except NotAllowedError as refused:
+                log.warning(
+                    "%s gets no dead letter queue from this worker: what is rejected is copied to %s, if that is "
+                    "allowed (%s)", queue, dead_letters_of(queue, DEAD), refused.reason
+                )  # fmt: skip
+            except QuorateError as error:
+                log.warning("dead letter queues are given when they are needed: %s", error)
+                return
+
     def _work(self) -> None:
+        self._prepare()
         helpers: list[threading.Thread] = []
         if _is_async(self._handler):
             self._loop = asyncio.new_event_loop()
@@ -250,7 +278,8 @@ class Worker:
         return True
 
     def _reject(self, message: DeliveredMessage, reason: str) -> int:
-        there = reject(self._client, message, reason, dead_letters_of(message.queue, DEAD))
+        dead_letter = dead_letters_of(message.queue, DEAD) if self._terms.dead_letters else None
+        there = reject(self._client, message, reason, dead_letter)
         self.counts["rejected"] += there
         return there
 

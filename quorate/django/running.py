@@ -9,7 +9,6 @@ from typing import Any
 from django.db import close_old_connections
 from django.utils import timezone
 
-from quorate.dead_letters import dead_letters_of
 from quorate.delivered import DeliveredMessage
 from quorate.django.backend import QuorateBackend, discover
 from quorate.django.results import result_of
@@ -25,7 +24,7 @@ from quorate.django.tasks import (
 )
 from quorate.errors import QuorateError
 from quorate.texts import log_error, said_by, storable, text_of, traceback_of
-from quorate.worker import DEAD, Reject, Worker
+from quorate.worker import Reject, Worker
 
 log = logging.getLogger("quorate.django")
 
@@ -54,11 +53,6 @@ class TaskRunner:
             grace=grace,
             max_lapses=backend.max_lapses,
         )
-
-    def set_dead_letters(self) -> None:
-        """Tasks that fail are kept from now on. Raises `QuorateError`."""
-        for queue in self.queues:
-            self.backend.client.configure(queue, dead_letter=dead_letters_of(queue, DEAD))
 
     def run(self, message: DeliveredMessage) -> None:
         """Run the task of a message, tell Django's signals. Raises `Reject` for one that failed, or is none."""

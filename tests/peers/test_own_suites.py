@@ -110,10 +110,10 @@ ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 def test_celerys_integration_tests_pass(
     start_node: StartNode, run_suite: RunSuite, redis_port: int, name: str, some: str | None
 ) -> None:
-    """Those of them that do not wait for long."""
+    """Those of them that do not wait for long, with results in the node. Redis has their counters."""
     node = start_node()
     url = f"quorate://127.0.0.1:{node.port}"
-    more = {"TEST_BROKER": url, "CELERY_BROKER_URL": url, "TEST_BACKEND": f"redis://127.0.0.1:{redis_port}/0"}
+    more = {"TEST_BROKER": url, "CELERY_BROKER_URL": url, "TEST_BACKEND": url}
     more |= {"REDIS_HOST": "127.0.0.1", "REDIS_PORT": str(redis_port), "WORKER_LOGLEVEL": "INFO"}
     options = ["-p", "quorate.kombu", "--force-reruns", "0", "--reruns", "0"]
     if not ALL:

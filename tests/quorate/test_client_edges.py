@@ -1,10 +1,12 @@
 """Where a client meets what it does not expect: forks, dark nodes, wrong arguments, replies that are not its own."""
 
+import asyncio
 import datetime
 import multiprocessing
 import os
 import pickle
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,15 @@ from typing import Any
 
 import pytest
 
-from quorate import Client, ConnectionFailedError, NewMessage, ProtocolViolationError, RefusedError, UnknownOutcomeError
+from quorate import (
+    AsyncClient,
+    Client,
+    ConnectionFailedError,
+    NewMessage,
+    ProtocolViolationError,
+    RefusedError,
+    UnknownOutcomeError,
+)
 from quorate.protocol import Action
 from quorate.shard_map import LEARN_AFTER, RENEW_S, ShardMap
 from quorate.trying import WAIT_SLICE_S
@@ -73,8 +83,6 @@ def test_a_connection_that_was_in_use_when_its_client_was_closed_is_closed_after
         client.close()
         waiting.join()
         assert not client._asking._pool._idle
-        client.produce("q", 1)
-        assert len(client._asking._pool._idle) == 1
 
 
 class Wrong:
@@ -251,3 +259,53 @@ def test_a_map_that_nobody_could_give_or_with_holes_is_asked_for_again_soon() ->
     for reply in ({"code": -1, "error": "no_leader"}, {"missing_shards": [2]}):
         known = learned(**reply)
         assert sum(known.counted(1.0) for _ in range(LEARN_AFTER)) == 1
+
+
+def test_a_closed_client_is_an_error(start_node: StartNode) -> None:
+    client = start_node().client()
+    client.produce("q", 1)
+    other = client.within(1)
+    client.close()
+    for closed in (client, other):
+        with pytest.raises(ConnectionFailedError, match="was closed"):
+            closed.consume("q")
+
+
+class Waiter(socketserver.StreamRequestHandler):
+    """Says nothing before the head of a request has ended, as servers of HTTP do."""
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_what_is_no_node_is_said_to_be_none() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Waiter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        with Client("127.0.0.1", port, timeout=0.5) as client, pytest.raises(ProtocolViolationError, match="HTTP"):
+            client.monitor("q")
+
+        async def ask() -> None:
+            async with AsyncClient("127.0.0.1", port, timeout=5) as client:
+                await client.monitor("q")
+
+        with pytest.raises(ProtocolViolationError, match="HTTP"):
+            asyncio.run(ask())
+        server.shutdown()
+
+
+def test_a_blank_line_while_a_request_waits_changes_nothing(start_node: StartNode) -> None:
+    node = start_node()
+
+    async def wait() -> object:
+        async with AsyncClient("127.0.0.1", node.port) as client:
+            message = await client.consume("q", wait=30)
+            return None if message is None else message.data
+
+    with node.client() as client:
+        producing = threading.Timer(2.0, lambda: client.produce("q", "late"))
+        producing.start()
+        assert asyncio.run(wait()) == "late"
+        producing.join()

@@ -72,6 +72,34 @@ def test_what_is_handled_is_confirmed_and_several_hands_work_at_once(start_node:
         assert worker.counts == {"done": 4, "failed": 0, "rejected": 0, "lost": 0}
 
 
+def test_queues_get_dead_letter_queues_at_the_start(start_node: StartNode, caplog: pytest.LogCaptureFixture) -> None:
+    node = start_node()
+    with node.client() as client, caplog.at_level(logging.INFO):
+        client.configure("has", dead_letter="own")
+        with working(Worker(client, ["has", "new"], lambda message: None, concurrency=3)):
+            wait_for(lambda: client.queues("new") == ["new"])
+        assert client.settings("has").dead_letter == "own"
+        assert client.settings("new").dead_letter == "{new}.dead"
+        assert f"works on has, new with 3 hands, node 127.0.0.1:{node.port}" in caplog.text
+
+
+def test_without_dead_letters_what_is_rejected_is_dropped(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(message: Any) -> None:
+        raise Reject("nobody wants it")
+
+    with start_node().client() as client:
+        client.configure("has", dead_letter="own")
+        client.produce("has", 1)
+        client.produce("poor", 2)
+        with working(Worker(client, ["has", "poor"], handle, dead_letters=False)):
+            wait_for(lambda: size(client, "has") + size(client, "poor") == 0)
+        assert [one.data for one in client.peek("own", 9)] == [1]
+        assert client.queues() == ["has", "own", "poor"]
+        assert "of poor is dropped: nobody wants it" in caplog.text
+
+
 def test_what_fails_comes_again_and_what_is_rejected_is_buried_with_its_reason(
     start_node: StartNode, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -374,7 +402,8 @@ def test_a_message_that_could_not_be_buried_rests(start_node: StartNode, is_caug
             handle(message)
 
         client.produce("q", 1, retry=1)
-        worker = Worker(client, "q", handle_async if is_async else handle, backoff=Backoff(30, 30))
+        handler = handle_async if is_async else handle
+        worker = Worker(client, "q", handler, backoff=Backoff(30, 30), dead_letters=False)
         with working(worker):
             wait_for(lambda: worker.counts["failed"] == 1)
             wait_for(lambda: client.monitor("q")["delayed"] == 1)

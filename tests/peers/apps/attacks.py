@@ -78,7 +78,6 @@ def django_faults():
     task_finished.connect(broken)
     task_started.connect(broken)
     runner = TaskRunner("default")
-    runner.set_dead_letters()
     for path in ("this.s", "django_site.settings.os", "os.system", "antigravity", "tasks"):
         data = {"task": path, "id": "x", "args": [], "kwargs": {}, "enqueued_at": "2026-01-01T00:00:00"}
         runner.backend.client.produce("site.default", data, retry=60)

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from quorate.django.running import TaskRunner
 from quorate.django.tasks import DEFAULT_TASK_BACKEND_ALIAS
-from quorate.errors import NotAllowedError, QuorateError
+from quorate.errors import QuorateError
 
 
 class Command(BaseCommand):
@@ -26,10 +26,6 @@ class Command(BaseCommand):
         """As Django asks."""
         try:
             runner = TaskRunner(options["backend"], options["queue"], options["concurrency"], options["grace"])
-            try:
-                runner.set_dead_letters()
-            except NotAllowedError as error:
-                self.stderr.write(f"tasks that fail are dropped, unless their queues have dead letters: {error.reason}")
             self.stdout.write(f"working on {', '.join(runner.queues)}")
             runner.worker.run()
         except (ValueError, QuorateError) as error:

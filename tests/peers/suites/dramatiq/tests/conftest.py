@@ -8,9 +8,9 @@ import dramatiq
 import pytest
 from dramatiq import Worker
 from dramatiq.rate_limits import backends as limits
-from dramatiq.results import backends as results
 
 from quorate.dramatiq import QuorateBroker
+from quorate.dramatiq_results import QuorateResultBackend
 
 URL = os.environ["QUORATE_URL"]
 
@@ -96,7 +96,9 @@ def redis_worker(redis_broker):
 
 @pytest.fixture
 def result_backend():
-    return results.StubBackend()
+    backend = QuorateResultBackend(URL, queue=f"results.{uuid.uuid4().hex[:8]}")
+    yield backend
+    backend.results.client.close()
 
 
 @pytest.fixture

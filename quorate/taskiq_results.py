@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 from taskiq import AsyncResultBackend, TaskiqResult
 from taskiq.abc.serializer import TaskiqSerializer
-from taskiq.compat import model_dump, model_validate
 from taskiq.depends.progress_tracker import TaskProgress
 from taskiq.exceptions import ResultGetError
 
@@ -92,13 +91,13 @@ class QuorateResultBackend(AsyncResultBackend[T]):
     def _dumped(self, model: Any) -> bytes:
         if self.serializer is None:
             return bytes(model.model_dump_json().encode())
-        return self.serializer.dumpb(model_dump(model))
+        return self.serializer.dumpb(model.model_dump())
 
     def _loaded(self, kind: Any, found: ShownMessage) -> Any:
         data = unpacked(found.data)
         if self.serializer is None:
             return kind.model_validate_json(data)
-        return model_validate(kind, self.serializer.loadb(data))
+        return kind.model_validate(self.serializer.loadb(data))
 
     async def _look(self, key: str, wait: float = 0.0) -> ShownMessage | None:
         return await self.client.result(self.queue, key_of(key), wait=wait)

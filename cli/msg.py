@@ -44,11 +44,21 @@ def produce(
     ] = RETRY_S,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     key: Annotated[str | None, typer.Option(help="Refused while a message of the queue has it.")] = None,
+    on_duplicate: Annotated[
+        str | None, typer.Option(help="What a message that has the key already makes of it: refuse, keep or replace.")
+    ] = None,
     of_all: Annotated[bool, typer.Option("--of-all", help="The key is one among all queues' messages.")] = False,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
 ) -> None:
-    """Produce one message; prints its id when it is on disk."""
+    """Produce one message; prints its id when it is on disk.
+
+    With --on-duplicate keep that may be the id of a message that was there: standard error says so then.
+    """
+    if on_duplicate not in (None, "refuse", "keep", "replace"):
+        raise fail(f"--on-duplicate is {on_duplicate!r}: one of refuse, keep, replace")
+    if on_duplicate is not None and key is None:
+        raise fail("--on-duplicate is about a key: --key is missing")
     text = sys.stdin.read() if data == "-" else data
     value: Any = text
     if parse:
@@ -60,7 +70,11 @@ def produce(
         options: dict[str, Any] = {"delay": delay, "retry": retry, "priority": priority, "key": key}
         options["scope"] = "all" if of_all else None
         options["ttl"] = NEVER if ttl is None else ttl
-        print(connection.produce(queue, value, headers=_headers(header or []), **options))
+        options["on_duplicate"] = on_duplicate
+        produced = connection.produce(queue, value, headers=_headers(header or []), **options)
+        print(produced)
+        if produced.is_duplicate:
+            print(f"a message had the key {key!r} already, and was kept", file=sys.stderr)
 
 
 @app.command()

@@ -36,6 +36,7 @@ def ls(
     sort: Annotated[str | None, typer.Option(help="By what: ready, oldest, dead_letters, produced...")] = None,
     descending: Annotated[bool, typer.Option("--descending", help="The greatest first.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also system queues: results, bindings.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List queues with their counts, in the order of their names or of what they are sorted by."""
@@ -43,7 +44,7 @@ def ls(
     incomplete: RefusedError | None = None
     with client() as connection:
         try:
-            found = connection.queue_rows(pattern, sort=sort, descending=descending)
+            found = connection.queue_rows(pattern, sort=sort, descending=descending, system=everything)
             rows.extend(msgspec.to_builtins(row) for row in islice(found, limit))
         except RefusedError as refused:
             incomplete = refused
@@ -90,6 +91,9 @@ def configure(
     pause: Annotated[bool, typer.Option("--pause", help="Accept but do not deliver.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Deliver again.")] = False,
     paused: Annotated[str | None, typer.Option(help="in, out, all or none: what is not to go on.")] = None,
+    system: Annotated[
+        bool | None, typer.Option("--system/--no-system", help="Whether lists leave it out unless asked.")
+    ] = None,
 ) -> None:
     """Change a queue's settings, and show all of them. A queue that is not there is made."""
     if [pause, resume, paused is not None].count(True) > 1:
@@ -97,7 +101,7 @@ def configure(
     if paused is not None and paused not in PAUSES:
         raise fail(f"--paused: {paused!r} is none of {', '.join(PAUSES)}")
     word: bool | str | None = True if pause else False if resume else paused
-    changes = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after)
+    changes = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after, system)
     if all(change is None for change in changes):
         raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
     with client() as connection:
@@ -110,9 +114,10 @@ def configure(
             dead_letter=UNSET if dead_letter is None else dead_letter,
             paused=word,
             expires_after=expires_after,
+            system=system,
         )
     columns = ["queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"]
-    columns.append("expires_after")
+    columns += ["expires_after", "system"]
     print_table(columns, [[name, *(getattr(settings, column) for column in columns[1:])]])
 
 

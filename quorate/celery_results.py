@@ -112,16 +112,16 @@ class QuorateBackend(KeyValueStoreBackend):
         """Return what is known of a task as soon as it has ended. Raises celery's TimeoutError."""
         self._ensure_not_eager()
         until = None if timeout is None else time.monotonic() + timeout
-        key, seen = bytes_to_str(self.get_key_for_task(task_id)), None
+        key, seen, meta = bytes_to_str(self.get_key_for_task(task_id)), None, None
         while True:
             left_s = WAIT_S if until is None else max(until - time.monotonic(), 0.0)
             found = self.results.look(key, wait=min(left_s, interval if on_interval else WAIT_S), unless=seen)
             if found is not None:
                 meta, seen = self.decode_result(unpacked(found.data)), found
-                if meta["status"] in states.READY_STATES:
-                    return meta
             if on_interval is not None:
-                on_interval()
+                on_interval()  # also when it has ended: that raises what a parent failed with
+            if meta is not None and meta["status"] in states.READY_STATES:
+                return meta
             if until is not None and time.monotonic() >= until:
                 raise exceptions.TimeoutError("The operation timed out.")
 

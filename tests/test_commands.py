@@ -204,7 +204,7 @@ def test_the_librarys_examples_run(shell: Shell) -> None:
     shell.begin(".venv/bin/qctl node start")
     shell.has_begun()
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for number, block in enumerate(blocks):
         block = block.replace("127.0.0.1:1111", f"127.0.0.1:{shell.port}").replace(
             "Client()", f"Client(port={shell.port})"
@@ -218,7 +218,10 @@ def test_the_librarys_examples_run(shell: Shell) -> None:
             block += "import threading\nthreading.Timer(2, worker.stop).start()\nworker.run()\n"
         (shell.folder / f"{number}.py").write_text(block)
         said = shell.type(f"python {number}.py")
-        assert ("{'to': 'ada'}" in said) == (number < 2)
+        if "on_duplicate" in block:
+            assert said == "42\n"
+        else:
+            assert ("{'to': 'ada'}" in said) == (".run()" not in block and "worker" not in block)
     shell.end()
 
 

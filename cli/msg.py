@@ -21,7 +21,7 @@ from cli.output import (
 )
 from quorate import Client, RefusedError
 from quorate.expiry import expiry_of
-from quorate.messages import NEVER, RETRY_S
+from quorate.messages import NEVER, RETRY_S, Produced
 from quorate.payload import from_wire
 from quorate.protocol import ErrorWord
 
@@ -73,7 +73,7 @@ def produce(
         options["on_duplicate"] = on_duplicate
         produced = connection.produce(queue, value, headers=_headers(header or []), **options)
         print(produced)
-        if produced.is_duplicate:
+        if isinstance(produced, Produced) and produced.is_duplicate:
             print(f"a message had the key {key!r} already, and was kept", file=sys.stderr)
 
 

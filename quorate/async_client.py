@@ -34,7 +34,6 @@ from quorate.messages import (
     Moment,
     Moved,
     OnDuplicate,
-    Produced,
     ShownMessage,
     fields_of,
     id_of,
@@ -214,7 +213,7 @@ class AsyncClient:
         wait: float | None = None,
         scope: str | None = None,
         on_duplicate: OnDuplicate | None = None,
-    ) -> Produced:
+    ) -> int:
         """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
@@ -224,7 +223,7 @@ class AsyncClient:
         with self.tracing.sending(queue, headers) as carried:
             return await self._do(calls.produce(queue, data, carried, more, self._encoder))
 
-    async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[Produced]:
+    async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """As `Client.produce_many`."""
         if self.tracing is None:
             return await self._do(calls.produce_many(queue, messages, options, self._encoder))

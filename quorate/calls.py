@@ -55,28 +55,31 @@ class Ask(NamedTuple, Generic[T]):
 
 def produce(
     queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any], encoder: Encoder | None = None
-) -> Ask[Produced]:
+) -> Ask[int]:
     """One message; its id."""
+    level = STREAMS_LEVEL if options.get("on_duplicate") is not None else 0
 
-    def read(reply: Reply) -> Produced:
+    def read(reply: Reply) -> int:
         ids = reply.get("msg_ids")
-        return Produced(ids[0] if ids else reply["msg_id"], is_duplicate=bool(reply.get("duplicate")))
+        msg_id = int(ids[0] if ids else reply["msg_id"])
+        return Produced(msg_id, is_duplicate=bool(reply.get("duplicate"))) if level else msg_id
 
     named = {"queue": queue, **to_wire(data, encoder), "headers": checked_headers(headers)}
-    level = STREAMS_LEVEL if options.get("on_duplicate") is not None else 0
     return Ask(Action.PRODUCE, {**named, **with_times(options)}, read, level)
 
 
 def produce_many(
     queue: str, messages: Iterable[Any], options: dict[str, Any], encoder: Encoder | None = None
-) -> Ask[list[Produced]]:
+) -> Ask[list[int]]:
     """Several messages; their ids."""
     options = with_times({"retry": RETRY_S, "ttl": NEVER, **options})
     options["headers"] = checked_headers(options.get("headers"))
     items = batch_of(messages, encoder)
     has_later = options.get("on_duplicate") is not None or any("on_duplicate" in item for item in items)
 
-    def read(reply: Reply) -> list[Produced]:
+    def read(reply: Reply) -> list[int]:
+        if not has_later:
+            return list(reply["msg_ids"])
         kept = set(reply.get("duplicates", ()))
         return [Produced(msg_id, is_duplicate=at in kept) for at, msg_id in enumerate(reply["msg_ids"])]
 
@@ -264,4 +267,6 @@ def rows_missing(missing: set[int], reply: Reply) -> RefusedError:
 
 def is_long(action: int, body: dict[str, Any]) -> bool:
     """Whether its reply may hold up what stands behind it on a connection."""
+    if action == Action.SHOW and "wait" in body:
+        return False  # nobody is held up meanwhile, and it is one message
     return "count" in body or action in LONG_REPLIES

@@ -19,7 +19,13 @@ from celery.result import GroupResult, allow_join_result
 from kombu.utils.encoding import bytes_to_str, ensure_bytes
 
 from quorate.client import Client
-from quorate.errors import ConnectionFailedError, UnavailableError, UnknownOutcomeError
+from quorate.errors import (
+    ConnectionFailedError,
+    DuplicateKeyError,
+    NotAllowedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from quorate.messages import random_key
 from quorate.nodes import Address
 from quorate.packing import packed, unpacked
@@ -33,11 +39,11 @@ WAIT_S: Final = 20.0
 """A wait for a result is asked for anew after so long."""
 
 TIMEOUT_S: Final = 10.0
-FAR_S: Final = 999_999_999.0
-"""The delay of what is not a part of a chord, among its parts."""
+FAR_S: Final = 10 * 365 * 86_400.0
+"""For so long what is not a part of a chord is delayed, where its parts never expire."""
 
 CLAIM_S: Final = 300.0
-"""Who starts a chord's body has so long: until then nobody else does."""
+"""The worker that starts a chord's body has so long. If it is killed meanwhile, another may start it afterwards."""
 
 SIZE: Final = "size"
 INDEX: Final = "index"
@@ -160,7 +166,8 @@ class QuorateBackend(KeyValueStoreBackend):
             rounds += 1
             if max_iterations and rounds >= max_iterations:
                 return
-            wait_s = slice_s if until is None else max(min(slice_s, until - time.monotonic()), 0.001)
+            next_s = slice_s if len(left) == 1 else min(slice_s, interval or 0.5)  # another may end before the first
+            wait_s = next_s if until is None else max(min(next_s, until - time.monotonic()), 0.001)
 
     def _meta_in_time(self, task_id: str, wait_s: float, ready_states: Any) -> Any:
         """Return what is known of a task that has ended, or ends within `wait_s`; else None."""
@@ -210,11 +217,16 @@ class QuorateBackend(KeyValueStoreBackend):
     def set_chord_size(self, group_id: str, chord_size: int) -> None:
         """Note how many parts the chord has."""
         self._open_chord(group_id)
-        self._put(group_id, chord_size, SIZE, delay=FAR_S, ttl=None, on_duplicate="replace")
+        self._put_mark(group_id, chord_size, SIZE, on_duplicate="replace")
 
     def add_to_chord(self, chord_id: str, result: Any) -> None:
         """Note that the chord has one part more."""
-        self._put(chord_id, 1, random_key(), delay=FAR_S, ttl=None)
+        self._put_mark(chord_id, 1, random_key())
+
+    def _put_mark(self, group_id: str, data: int, key: str, **options: Any) -> None:
+        """Put in what is no part: it is delayed for longer than parts live, and dropped then."""
+        far_s = self.chord_expires or FAR_S
+        self._put(group_id, data, key, delay=far_s, ttl=far_s + 1, **options)
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
         """Put a part in; if it is the last, start the chord's body with all of them."""
@@ -239,13 +251,12 @@ class QuorateBackend(KeyValueStoreBackend):
 
     def _claim(self, group_id: str) -> bool:
         """Whether this worker is to start the body: the first that has seen all parts."""
-        return not self.results.client.produce(
-            *(self.results.queue, 1),
-            key=f"chord-claim-{group_id}",
-            ttl=max(CLAIM_S, 2 * (self.app.conf.result_chord_join_timeout or 0)),
-            expire="drop",
-            on_duplicate="keep",
-        ).is_duplicate
+        client, ttl_s = self.results.client, max(CLAIM_S, 2 * (self.app.conf.result_chord_join_timeout or 0))
+        try:  # with data of its own: a repeat whose first try was done finds itself
+            client.produce(self.results.queue, random_key(), key=f"chord-claim-{group_id}", ttl=ttl_s, expire="drop")
+        except DuplicateKeyError:
+            return False
+        return True
 
     def _start(self, request: Any, group_id: str) -> None:
         callback = maybe_signature(request.chord, app=self.app)
@@ -262,7 +273,10 @@ class QuorateBackend(KeyValueStoreBackend):
         except Exception as error:
             log.exception("Chord %r raised: %r", group_id, error)
             self.chord_error_from_stack(callback, ChordError(f"Join error: {error!r}"))
-        self.results.client.remove(self._chord_queue(group_id))
+        try:
+            self.results.client.remove(self._chord_queue(group_id))
+        except NotAllowedError as refused:
+            log.warning("the queue of chord %r stays: %s", group_id, refused.reason)
 
     def _joined(self, group_id: str) -> list[Any]:
         """Return the parts' results in their order. Raises ChordError where one has failed."""

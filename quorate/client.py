@@ -35,7 +35,6 @@ from quorate.messages import (
     Moved,
     NewMessage,
     OnDuplicate,
-    Produced,
     ShownMessage,
     fields_of,
     id_of,
@@ -170,20 +169,21 @@ class Client:
         wait: float | None = None,
         scope: str | None = None,
         on_duplicate: OnDuplicate | None = None,
-    ) -> Produced:
+    ) -> int:
         """Put `data` into the queue; returns the message's id when it is on disk.
 
         `data`: bytes, or what JSON or msgspec can say (a dataclass, datetime, UUID...). `delay` and `ttl`: seconds from
         now, Unix seconds, a `timedelta`, or a `datetime` with a time zone. `retry`: seconds after which an unconfirmed
         delivery is repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never
         expires; None leaves either to the queue's settings. A `key` that a live message of the queue has is refused;
-        with `on_duplicate` "keep" that one's id is returned, which says `is_duplicate`; with "replace" it is removed in
-        the same step, also from a consumer that works on it. With a `scope` of "all" the key is one among all such
-        messages of the shard, and `Key(key)` names the message then. `headers` are kept beside the data: names and
-        texts. `expire` of "drop": it goes when it expires, delivered or not; "bury": to its dead letter queue. `keep`,
-        with a `retry` of 0: it stays when it is delivered, until it is confirmed or expires. `max_ready`: it is refused
-        where so many are ready. `replicate`: on how many nodes' disks it is to be, instead of a majority's; not within
-        `wait` seconds, it is refused, and removed.
+        with `on_duplicate` "keep" that one's id is returned; with "replace" it is removed in the same step, also from a
+        consumer that works on it. The id is a `Produced` then, which says whether it `is_duplicate`. With a `scope` of
+        "all" the key is one among all such messages of the shard, and `Key(key)` names the message then. `headers` are
+        kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not; "bury": to
+        its dead letter queue. `keep`, with a `retry` of 0: it stays when it is delivered, until it is confirmed or
+        expires. `max_ready`: it is refused where so many are ready. `replicate`: on how many nodes' disks it is to be,
+        instead of a majority's; not within `wait` seconds, it is refused, and removed (with "replace" it stays, and
+        `UnknownOutcomeError` is raised).
         """
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
@@ -193,7 +193,7 @@ class Client:
         with self.tracing.sending(queue, headers) as carried:
             return self._do(calls.produce(queue, data, carried, more, self._encoder))
 
-    def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[Produced]:
+    def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
 
         Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.

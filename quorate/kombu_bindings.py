@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -103,10 +103,7 @@ class Bindings:
     def bind_own(self, queue: str) -> None:
         """Bind a queue to the exchange of its own name. All of these stand in one queue of the node."""
         try:
-            self.client.produce(self._queue(OWN), queue, key=_key((queue, None, queue)))
-            self._mark(OWN)
-        except DuplicateKeyError:
-            pass
+            self._put(OWN, queue, (queue, None, queue))
         except NotAllowedError as error:
             log.debug("%s is not bound to the exchange of its name: %s", queue, error.reason)
 
@@ -115,11 +112,13 @@ class Bindings:
         self._own.pop(queue, None)
         self._take_away(OWN, (queue, None, queue))
 
-    def _mark(self, exchange: str) -> None:
-        """Have lists leave the queue of an exchange's bindings out."""
+    def _put(self, exchange: str, data: Any, row: Row) -> None:
+        """Keep a binding, if it is not there; and have lists leave the queue of them out."""
+        with suppress(DuplicateKeyError):
+            self.client.produce(self._queue(exchange), data, key=_key(row))
         if exchange not in self._marked:
-            self._marked.add(exchange)
             mark_system(self.client, self._queue(exchange))
+            self._marked.add(exchange)
 
     def _queue(self, exchange: str) -> str:
         return f"{self._prefix}kombu.bindings.{exchange}"
@@ -141,10 +140,7 @@ class Bindings:
         counts = self.counts(row[2])
         is_passing = counts is not None and bool(counts.get("settings", {}).get("expires_after"))
         try:
-            self.client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
-            self._mark(exchange)
-        except DuplicateKeyError:
-            pass
+            self._put(exchange, [*row, ttl_ms, is_passing], row)
         except NotAllowedError as error:  # who only sends to queues by their names needs no exchange
             log.debug("%s is not bound to %s: %s", row[2], exchange, error.reason)
 

@@ -113,8 +113,10 @@ def _says_nothing(value: Any) -> bool:
 
 
 class Produced(int):
-    """The id of a message that was produced. `is_duplicate`: `on_duplicate` "keep" kept one that was there, and this is
-    that one's; also where an earlier try of the same request had stored it, and its answer was lost.
+    """The id of a message that was produced with `on_duplicate`.
+
+    `is_duplicate`: nothing was stored, and the id is that of the message that had the key. Also True when an earlier
+    try of this request stored it and its answer was lost.
     """
 
     is_duplicate: bool

@@ -4,7 +4,6 @@ Results are messages of one queue (see `quorate.results`): one with a key replac
 dropped then.
 """
 
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from taskiq import AsyncResultBackend, TaskiqResult
@@ -16,7 +15,8 @@ from quorate.async_client import AsyncClient
 from quorate.errors import RefusedError
 from quorate.messages import ShownMessage
 from quorate.packing import packed, unpacked
-from quorate.results import EXPIRES_S, key_of, ttl_of
+from quorate.protocol import ErrorWord
+from quorate.results import EXPIRES_S, UNMARKED, key_of, ttl_of
 
 QUEUE: Final = "taskiq.results"
 PROGRESS: Final = "__progress"
@@ -104,9 +104,7 @@ class QuorateResultBackend(AsyncResultBackend[T]):
 
     async def _store(self, key: str, data: bytes) -> None:
         if not self._is_marked:
-            with suppress(RefusedError):  # it may not, or the node knows no system queues yet
-                await self.client.configure(self.queue, system=True, paused="out")
-            self._is_marked = True
+            await self._mark()
         await self.client.produce(
             self.queue,
             packed(data),
@@ -115,3 +113,12 @@ class QuorateResultBackend(AsyncResultBackend[T]):
             expire="drop",
             on_duplicate="replace",
         )
+
+    async def _mark(self) -> None:
+        """As `quorate.results.mark_system`."""
+        try:
+            await self.client.configure(self.queue, system=True, paused="out")
+        except RefusedError as refused:
+            if refused.error not in (*UNMARKED, ErrorWord.NOT_ALLOWED):
+                raise
+        self._is_marked = True

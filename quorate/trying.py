@@ -239,7 +239,9 @@ class Trying:
         return pause_s
 
     def _is_nothing(self, reply: dict[str, Any]) -> bool:
-        """Whether a consumer that waits was told that there is nothing."""
+        """Whether what waits was told that there is nothing."""
+        if self._action == Action.SHOW:
+            return bool(self._wait_s) and reply.get("error") == ErrorWord.NO_SUCH_MESSAGE
         is_empty = "msg_id" not in reply and not reply.get("messages") and reply.get("count") is None
         return self._action in WAITS and reply.get("code") == 0 and is_empty
 

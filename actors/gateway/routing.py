@@ -27,7 +27,7 @@ from actors.gateway.under_way import (
     is_quick,
     kind_of,
 )
-from actors.messages.call import Answer, Call, Client, consumes, given_up, is_given_up, may_consume
+from actors.messages.call import Answer, Call, Client, consumes, given_up, is_given_up, may_consume, nothing_for
 from actors.messages.peers import LeaderChanged, node_of, shown
 from actors.messages.rights import Principal, not_allowed
 from net.peers.forwarding import level_of
@@ -141,7 +141,7 @@ class Routing:
     def _route(self, now: float, call: Call, routed: Routed, *, is_behind: bool) -> int:
         """Send a call where it goes, or answer it, or say why it is to be held; `is_behind`: one before it is."""
         if call.client.has_left and consumes(call) and not may_consume(call):
-            routed.answers.append((call, done(call.request, Reply)))
+            routed.answers.append((call, nothing_for(call.request)))
         elif self._ends_waits and _may_not_wait(call, self._ends_waits):
             routed.answers.append((call, refusal(call.request, self._ends_waits, f"the node is {self._ends_waits}")))
         elif call.request.action == _CANCEL:
@@ -166,7 +166,7 @@ class Routing:
         held = next((one for one in self._held.of(client) if _is_wait(one.call, seq)), None)
         if held is not None:
             self._held.remove(held)
-            routed.answers.append((held.call, done(held.call.request, Reply)))
+            routed.answers.append((held.call, nothing_for(held.call.request)))
             routed.answers.append((call, done(call.request, Reply, cancelled=1)))
             return
         if self.is_serving:
@@ -329,7 +329,7 @@ class Routing:
         for one in self._held.of(client):
             if consumes(one.call) and not may_consume(one.call):
                 self._held.remove(one)
-                answers.append((one.call, done(one.call.request, Reply)))
+                answers.append((one.call, nothing_for(one.call.request)))
         return answers
 
     def tick(self, now: float) -> Routed:
@@ -360,7 +360,7 @@ class Routing:
         """Ask for it again; it waits only for what is left of its time, and not at all if its client has ended that."""
         request = one.call.request
         if one.cancels:
-            self._ended += [(one.call, done(request, Reply)), *one.cancelled(1)]
+            self._ended += [(one.call, nothing_for(request)), *one.cancelled(1)]
             self.next_at = now
             return
         if request.wait:

@@ -89,6 +89,9 @@ class VirtualQueues:
             elif request.scope is not None or any(item.scope is not None for item in request.messages or ()):
                 reason = f"{request.queue!r} is a virtual queue: a key that is one among all has one message"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+            elif request.on_duplicate or any(item.on_duplicate for item in request.messages or ()):
+                reason = f"{request.queue!r} is a virtual queue: on_duplicate is about one queue's message"
+                refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
             elif not all(call.principal.rights.may(Right.PRODUCE, name) for name in queues):
                 refused.append((call, not_allowed(request, Right.PRODUCE)))
             else:

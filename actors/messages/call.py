@@ -8,7 +8,7 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.measures import ActionCounts
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal
 from quorate.actions import UNLESS_GONE, WAITS
-from quorate.protocol import BATCH_MAX, ErrorWord, Reply, Request, refusal
+from quorate.protocol import BATCH_MAX, Action, ErrorWord, Reply, Request, done, refusal
 
 GIVEN_UP: Final = "it was not done: its client ended its side of the connection before the request's turn came"
 
@@ -136,6 +136,13 @@ def may_consume(call: Call) -> bool:
     if call.request.wait:
         call.request = replace(call.request, wait=0.001)  # not None: its connection knows the reply as one that waits
     return True
+
+
+def nothing_for(request: Request) -> Reply:
+    """Make the reply to what waited in vain: a consume, a watch, or a show of a key."""
+    if request.action == Action.SHOW:
+        return refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no message with the key {request.key!r}")
+    return done(request, Reply)
 
 
 Answer = tuple[Call, Reply]

@@ -69,6 +69,7 @@ DEFAULT_NODES: Final = 3
 NEARLY: Final = 20
 """Where less than this part of the memory is left, and what a batch takes, it is looked at whether there is enough."""
 
+REFUSE: Final = "refuse"
 KEEP: Final = "keep"
 REPLACE: Final = "replace"
 
@@ -129,15 +130,15 @@ class Producing(Machine):
         if queue is None and len(state.queues) >= self.limits.queues_max and not self.admin.make_room():
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self.limits.queues_max} queues already")
         is_job = bool(asked[AS_JOB_AT])
+        items = asked[MESSAGES_AT]
+        if items is not None:
+            return self._produce_many(call, name, items, queue)
+        if asked[ON_DUPLICATE_AT] is not None and asked[ON_DUPLICATE_AT] != REFUSE:
+            return self._produce_many(call, name, [ProduceItem(request.data, encoding=request.encoding)], queue)
         if (is_job or asked[MAX_READY_AT] or (queue is not None and queue.paused_in_at)) and (
             not self._takes_in(call, queue)
         ):
             return None
-        items = asked[MESSAGES_AT]
-        if items is not None:
-            return self._produce_many(call, name, items, queue)
-        if asked[ON_DUPLICATE_AT] is not None:
-            return self._produce_many(call, name, [ProduceItem(request.data, encoding=request.encoding)], queue)
         made = self._message(call, name, queue, asked, None, 0)
         if made is None or (made.key is not None and not self._has_free_key(call, made)):
             return None
@@ -161,8 +162,11 @@ class Producing(Machine):
             self._park_produced(call, reply, made)
         return None
 
-    def _takes_in(self, call: Call, queue: QueueState | None) -> bool:
-        """Whether what few requests ask for, and few queues are set to, lets a message in; refuses the call if not."""
+    def _takes_in(self, call: Call, queue: QueueState | None, added: int = 1) -> bool:
+        """Whether what few requests ask for, and few queues are set to, lets messages in; refuses the call if not.
+
+        `added`: by so many there are more of them then.
+        """
         request, view, ledger = call.request, self.view, self.ledger
         wanted = 1 if request.early else request.replicate or view.voters // 2 + 1
         if request.as_job and wanted > view.heard:
@@ -170,7 +174,7 @@ class Producing(Machine):
             ledger.refuse(call, ErrorWord.TOO_FEW_NODES, reason)
             return False
         most = request.max_ready
-        if most is not None and queue is not None and self._ready_soon(queue, most) >= most:
+        if most is not None and added > 0 and queue is not None and self._ready_soon(queue, most) >= most:
             reason = f"{most} messages of the queue {queue.name!r} are ready, or more"
             ledger.refuse(call, ErrorWord.TOO_MANY_READY, reason)
             return False
@@ -186,11 +190,11 @@ class Producing(Machine):
             return ready
         return ready + self.ledger.uncommitted_due(queue.name, most - ready)
 
-    def _park_produced(self, call: Call, reply: Reply, made: Message) -> None:
+    def _park_produced(self, call: Call, reply: Reply, made: Message, *, may_go: bool = True) -> None:
         """Answer when it is on as many nodes as were asked for, or on a majority, in the time that was given.
 
         In which time is asked beside `replicate` alone, or by a job; for a job without any it takes as long as it
-        takes.
+        takes. `may_go`: not on so many in time, it is refused, and goes; one that has replaced another stays.
         """
         request, majority = call.request, self.view.voters // 2 + 1
         nodes, wait_s = request.replicate or majority, request.wait
@@ -205,14 +209,14 @@ class Producing(Machine):
         if nodes < majority:
             self.own_writes.written(call.client, self._state.trans_id)
         return self.ledger.replicated.answer_when_stored(
-            nodes, call, reply, wait_s, made if wait_s is not None else None
+            nodes, call, reply, wait_s, made if wait_s is not None and may_go else None
         )
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none. `items` of a request without `messages`: that one message.
 
-        A message that has the key of one of them is kept instead of that, or goes in the same entry, where
-        `on_duplicate` says so.
+        `on_duplicate`: where a message of the queue has the key of an item already, "keep" makes no message of that
+        item, and "replace" removes the message that was there, in the same entry.
         """
         request, ledger, state = call.request, self.ledger, self._state
         asked = _fields_of(request)
@@ -243,7 +247,10 @@ class Producing(Machine):
                     return self._refuse_key(call, made.key, holder, is_of_all=is_of_all(made))
             size += weight(made)
             messages.append(made)
-        if not self._has_room(call, queue, len(messages) - len(replaced), size):
+        added = len(messages) - len(replaced)
+        if messages and not self._takes_in(call, queue, added):
+            return None
+        if not self._has_room(call, queue, added, size):
             return None
         if messages:
             is_transient = queue is None and _is_of_jobs(asked)  # as each message's id reckons with
@@ -256,7 +263,7 @@ class Producing(Machine):
         state.queues[name].life.used_at = ledger.now
         for made in messages:
             ledger.produced(made)
-        return self._answer_many(call, messages, kept)
+        return self._answer_many(call, messages, kept, has_replaced=bool(replaced))
 
     def _number(self, messages: list[Message], begin: int) -> None:
         """Give ids to messages that are made by the records behind number `begin`."""
@@ -275,7 +282,7 @@ class Producing(Machine):
             return False
         return True
 
-    def _answer_many(self, call: Call, messages: list[Message], kept: dict[int, int]) -> None:
+    def _answer_many(self, call: Call, messages: list[Message], kept: dict[int, int], *, has_replaced: bool) -> None:
         """Answer with the ids of those that were made, and of those that were `kept` (by their places)."""
         request = call.request
         made = iter(messages)
@@ -288,7 +295,7 @@ class Producing(Machine):
             if messages and request.as_job:
                 reply.job = self.delivery.handing.job_facts(messages[0])
             if messages and (request.replicate is not None or request.as_job):
-                return self._park_produced(call, reply, messages[0])
+                return self._park_produced(call, reply, messages[0], may_go=not has_replaced)
         else:
             reply = Reply(action=_PRODUCE, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
             if kept:

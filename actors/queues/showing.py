@@ -1,7 +1,8 @@
 """Show and find: one message, by its id or its key. A machine.
 
-A show by queue and key may wait until its key names a message there, or another one than `unless`. Who waits stands in
-a line of that queue and key; a line is served when a message with its key comes into its queue and is committed.
+A show by queue and key may wait until its key names a message there, or another one than `unless`. Each
+waiting show is in the line of its queue and key. A line is served when a message with that key has come into that
+queue and is committed.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ is asked about themselves, and give the rest back to the Router, which finds out
 
 from collections.abc import Callable
 
-from actors.messages.call import Call, Client, consumes, note_late
+from actors.messages.call import Call, Client, consumes, note_late, nothing_for
 from actors.messages.calls import Returned, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
@@ -21,7 +21,7 @@ from actors.shard.ledger import Ledger
 from actors.shard.owner_stage import OwnerStage
 from actors.shard.put_off import Departures, PutOff, StrangersSlice, some_are_strangers
 from quorate.actions import ASKS_NODE
-from quorate.protocol import Action, ErrorWord, Reply, done, refusal
+from quorate.protocol import Action, ErrorWord, refusal
 
 READS_AGAIN = "this node reads its data again, since it lost its place as leader"
 STOPS = "the node is stopping"
@@ -197,7 +197,7 @@ class Admission:
         others = []
         for call in calls:
             if call.client is client and consumes(call):
-                self.ledger.answer(call, done(call.request, Reply))
+                self.ledger.answer(call, nothing_for(call.request))
             else:
                 others.append(call)
         return others

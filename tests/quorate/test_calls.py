@@ -1,29 +1,35 @@
 """What clients ask by keys: produces that keep or replace, and results that are waited for."""
 
 import asyncio
+import os
 import threading
 import time
 
 import pytest
 
-from quorate import AsyncClient, DuplicateKeyError, NewMessage, RefusedError
+from quorate import AsyncClient, DuplicateKeyError, NewMessage, Produced, RefusedError
 from quorate.calls import known_level
 from tests.conftest import StartNode
+
+
+def is_duplicate(msg_id: int) -> bool:
+    assert isinstance(msg_id, Produced)
+    return msg_id.is_duplicate
 
 
 def test_keep_and_replace(start_node: StartNode) -> None:
     with start_node().client() as client:
         first = client.produce("q", 1, key="k", on_duplicate="keep")
-        assert not first.is_duplicate
+        assert not is_duplicate(first)
         kept = client.produce("q", 2, key="k", on_duplicate="keep")
-        assert (kept, kept.is_duplicate) == (first, True)
+        assert (kept, is_duplicate(kept)) == (first, True)
         new = client.produce("q", 3, key="k", on_duplicate="replace")
-        assert (new != first, new.is_duplicate) == (True, False)
+        assert (new != first, is_duplicate(new)) == (True, False)
         with pytest.raises(DuplicateKeyError):
             client.produce("q", 4, key="k")
         items = [NewMessage(5, key="k"), NewMessage(6, key="l", on_duplicate="replace")]
         both = client.produce_many("q", items, on_duplicate="keep")
-        assert [one.is_duplicate for one in both] == [True, False]
+        assert [is_duplicate(one) for one in both] == [True, False]
         shown = client.show(queue="q", key="k")
         assert (shown.data, shown.msg_id, shown.state) == (3, new, "ready")
         assert client.show(new) == shown
@@ -48,6 +54,36 @@ def test_a_result_is_waited_for(start_node: StartNode) -> None:
         assert following is not None
         assert following.data == "again"
         storing.join()
+
+
+def test_a_long_wait_goes_on_in_slices(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with the first slice, which is answered that there is no such message."""
+    monkeypatch.setattr("quorate.trying.WAIT_SLICE_S", 0.2)
+    with start_node().client() as client:
+        begun = time.monotonic()
+        assert client.result("q", "k", wait=0.7) is None
+        assert time.monotonic() - begun > 0.65
+        storing = threading.Timer(0.5, lambda: client.produce("q", 1, key="k"))
+        storing.start()
+        assert client.result("q", "k", wait=30) is not None
+        storing.join()
+
+
+def test_waits_for_results_share_connections_and_end_at_once(start_node: StartNode) -> None:
+    async def go(port: int) -> None:
+        client = AsyncClient("127.0.0.1", port)
+        waits = [asyncio.create_task(client.result("q", f"k{n}", wait=60)) for n in range(150)]
+        await asyncio.sleep(0.5)
+        assert len(os.listdir("/proc/self/fd")) < before + 60
+        begun = time.monotonic()
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        await client.close()
+        assert time.monotonic() - begun < 2
+
+    before = len(os.listdir("/proc/self/fd"))
+    asyncio.run(go(start_node().port))
 
 
 def test_the_async_client_waits_for_many(start_node: StartNode) -> None:

@@ -20,10 +20,10 @@ def _replaced_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     for disk in ("QUICK_DISK", "SLOW_DISK"):
         patch.setattr(f"tests.simulation.world.{disk}", [0.02, 0.2])
 
-    def early(self: Producing, *arguments: Any) -> None:
+    def early(self: Producing, *arguments: Any, has_replaced: bool) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(self.ledger, "answer_when_committed", self.ledger.answer)
-            honest(self, *arguments)
+            honest(self, *arguments, has_replaced=has_replaced)
 
     patch.setattr(Producing, "_answer_many", early)
 

@@ -175,3 +175,31 @@ def test_what_waits_for_the_commit_is_kept_and_replaced_like_what_is_durable() -
     assert shard.ask(Action.CONSUME, queue="q", count=5)["messages"][0]["msg_id"] == shard.replies[new]["msg_id"]
     shard.commits = True
     checked(shard)
+
+
+@pytest.mark.parametrize("how", ["keep", "replace"])
+def test_a_limit_on_ready_messages_is_about_what_is_added(how: str) -> None:
+    shard = Shard()
+    produce(shard)
+    assert produce(shard, 2, max_ready=1, on_duplicate=how)["code"] == 0
+    assert produce(shard, 2, key="new", max_ready=1, on_duplicate=how)["error"] == "too_many_ready"
+
+
+def test_a_queue_that_takes_nothing_in_keeps_what_it_has() -> None:
+    shard = Shard()
+    msg_id = produce(shard)["msg_id"]
+    shard.ask(Action.CONFIGURE, queue="q", paused="in")
+    assert produce(shard, 2, on_duplicate="keep")["msg_id"] == msg_id
+    assert produce(shard, 2, on_duplicate="replace")["error"] == "paused"
+    assert data_of(shard) == 1
+
+
+def test_what_has_replaced_another_stays_also_where_it_is_not_on_so_many_nodes_in_time() -> None:
+    shard = Shard()
+    shard.broker.context.view.nodes = shard.broker.context.view.voters = 3
+    produce(shard)
+    shard.commits = False
+    shard.send(Action.PRODUCE, queue="q", data=2, key="k", retry=60, on_duplicate="replace", replicate=3, wait=1)
+    shard.pass_time(5)
+    shard.commit()
+    assert [message.data for message in shard.state.messages.values()] == [b"2"]

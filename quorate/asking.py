@@ -48,6 +48,10 @@ class Asking:
         """Close the connections. Nothing may be asked any more."""
         self._pool.close()
 
+    def close_idle(self) -> None:
+        """Close the connections that are idle; the next request opens one again."""
+        self._pool.close_idle()
+
     def request(self, action: int, body: dict[str, Any], interrupt: Interrupt | None = None) -> dict[str, Any]:
         """Return the reply to a request. Raises what `Client` says. `interrupt` ends a wait early."""
         if self._pool.is_closed:

@@ -26,10 +26,10 @@ from quorate.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from quorate.messages import random_key
+from quorate.messages import NEVER, Produced, random_key
 from quorate.nodes import Address
 from quorate.packing import packed, unpacked
-from quorate.results import Results, mark_system, ttl_of
+from quorate.results import Results, key_of, mark_system, ttl_of
 from quorate.urls import parse_url
 
 log = logging.getLogger("quorate.celery")
@@ -42,8 +42,15 @@ TIMEOUT_S: Final = 10.0
 FAR_S: Final = 10 * 365 * 86_400.0
 """For so long what is not a part of a chord is delayed, where its parts never expire."""
 
-CLAIM_S: Final = 300.0
-"""The worker that starts a chord's body has so long. If it is killed meanwhile, another may start it afterwards."""
+CLAIM_S: Final = 15.0
+CLAIM_POLL_S: Final = 0.5
+"""The worker that starts a chord's body has so long. If it is killed meanwhile, the worker that gets its part again
+starts it afterwards."""
+
+KEY_MAX: Final = 120
+"""Bytes of a group's id that its chord's queue is called by; a longer one by a hash."""
+
+STARTED: Final = "started"
 
 SIZE: Final = "size"
 INDEX: Final = "index"
@@ -63,6 +70,7 @@ class QuorateBackend(KeyValueStoreBackend):
     def __init__(self, app: Any, url: str | None = None, expires: Any = None, **options: Any) -> None:
         super().__init__(app, url=url, **options)
         self.url = url
+        self._may_manage = True
         self.expires = self.prepare_expires(expires, type=int)
 
     def __reduce__(self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -190,21 +198,34 @@ class QuorateBackend(KeyValueStoreBackend):
     # -- chords ------------------------------------------------------------------------------------------------
 
     def _chord_queue(self, group_id: str) -> str:
-        return f"{self.results.queue}.chord.{group_id}"
+        return f"{self.results.queue}.chord.{key_of(group_id, KEY_MAX)}"
 
     def _open_chord(self, group_id: str) -> None:
+        """Let the chord's queue live on for as long as a chord may take."""
         expires_s = self.chord_expires
         settings = {"expires_after": float(expires_s)} if expires_s else {}
-        mark_system(self.results.client, self._chord_queue(group_id), paused="out", **settings)
+        self._may_manage = mark_system(self.results.client, self._chord_queue(group_id), paused="out", **settings)
 
-    def _put(self, group_id: str, data: bytes | int, key: str, **options: Any) -> None:
-        self.results.client.produce(
+    def _put(self, group_id: str, data: bytes | int, key: str, **options: Any) -> bool:
+        """Put a message into the chord's queue. It goes with that queue, or by itself where the queue can't be told to.
+
+        Returns whether it was there before.
+        """
+        ttl_s = NEVER if self._may_manage else ttl_of(self.chord_expires)
+        produced = self.results.client.produce(
             self._chord_queue(group_id),
             packed(data) if isinstance(data, bytes) else data,
-            key=key,
+            key=key_of(key),
             expire="drop",
-            **{"ttl": ttl_of(self.chord_expires), "on_duplicate": "keep", **options},
+            **{"ttl": ttl_s, "on_duplicate": "keep", **options},
         )
+        return isinstance(produced, Produced) and produced.is_duplicate
+
+    def _put_mark(self, group_id: str, data: int, key: str, **options: Any) -> None:
+        """Put in what is no part: it is delayed for longer than parts live."""
+        far_s = FAR_S if self._may_manage else (self.chord_expires or FAR_S)
+        ttl_s = NEVER if self._may_manage else far_s + 1
+        self._put(group_id, data, key, delay=far_s, ttl=ttl_s, **options)
 
     def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
         """Keep a header with groups in it, whose shape its parts do not tell; nothing else is to be done before."""
@@ -221,12 +242,8 @@ class QuorateBackend(KeyValueStoreBackend):
 
     def add_to_chord(self, chord_id: str, result: Any) -> None:
         """Note that the chord has one part more."""
+        self._open_chord(chord_id)
         self._put_mark(chord_id, 1, random_key())
-
-    def _put_mark(self, group_id: str, data: int, key: str, **options: Any) -> None:
-        """Put in what is no part: it is delayed for longer than parts live, and dropped then."""
-        far_s = self.chord_expires or FAR_S
-        self._put(group_id, data, key, delay=far_s, ttl=far_s + 1, **options)
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
         """Put a part in; if it is the last, start the chord's body with all of them."""
@@ -235,8 +252,9 @@ class QuorateBackend(KeyValueStoreBackend):
             return
         encoded = ensure_bytes(self.encode([1, task_id, state, self.encode_result(result, state)]))
         index = request.group_index
-        self._put(group_id, encoded, task_id, headers={INDEX: str("" if index is None else index)})
-        if self._has_all(group_id) and self._claim(group_id):
+        self._open_chord(group_id)
+        came_again = self._put(group_id, encoded, task_id, headers={INDEX: str("" if index is None else index)})
+        if self._has_all(group_id) and self._claim(group_id, waits=came_again):
             self._start(request, group_id)
 
     def _has_all(self, group_id: str) -> bool:
@@ -244,19 +262,34 @@ class QuorateBackend(KeyValueStoreBackend):
         client, queue = self.results.client, self._chord_queue(group_id)
         size = client.result(queue, SIZE)
         if size is None:  # its other parts are still being sent, or the chord is done
-            self._open_chord(group_id)
             return False
         counts = client.monitor(queue)
         return int(counts["ready"]) == int(size.data) + int(counts["delayed"]) - 1
 
-    def _claim(self, group_id: str) -> bool:
-        """Whether this worker is to start the body: the first that has seen all parts."""
-        client, ttl_s = self.results.client, max(CLAIM_S, 2 * (self.app.conf.result_chord_join_timeout or 0))
-        try:  # with data of its own: a repeat whose first try was done finds itself
-            client.produce(self.results.queue, random_key(), key=f"chord-claim-{group_id}", ttl=ttl_s, expire="drop")
-        except DuplicateKeyError:
-            return False
-        return True
+    def _claim(self, group_id: str, *, waits: bool) -> bool:
+        """Whether this worker is to start the body: the first that has seen all parts.
+
+        `waits`: its part had come before, perhaps to a worker that was killed with the claim. If that claim ends and
+        the body was not started, this worker has it.
+        """
+        client, queue, key = self.results.client, self.results.queue, self._claim_key(group_id)
+        claim_s = max(CLAIM_S, 2 * (self.app.conf.result_chord_join_timeout or 0))
+        until = time.monotonic() + 2 * claim_s
+        while True:
+            try:  # with data of its own: a repeat whose first try was done finds itself
+                client.produce(queue, random_key(), key=key, ttl=claim_s, expire="drop")
+            except DuplicateKeyError:
+                if not waits or time.monotonic() >= until:
+                    return False
+            else:
+                return True
+            claimed = client.result(queue, key)
+            if claimed is not None and claimed.data == STARTED:
+                return False
+            time.sleep(CLAIM_POLL_S)
+
+    def _claim_key(self, group_id: str) -> str:
+        return key_of(f"chord-claim-{group_id}")
 
     def _start(self, request: Any, group_id: str) -> None:
         callback = maybe_signature(request.chord, app=self.app)
@@ -273,8 +306,16 @@ class QuorateBackend(KeyValueStoreBackend):
         except Exception as error:
             log.exception("Chord %r raised: %r", group_id, error)
             self.chord_error_from_stack(callback, ChordError(f"Join error: {error!r}"))
+        client = self.results.client
+        client.produce(
+            *(self.results.queue, STARTED),
+            key=self._claim_key(group_id),
+            ttl=ttl_of(self.chord_expires),
+            expire="drop",
+            on_duplicate="replace",
+        )
         try:
-            self.results.client.remove(self._chord_queue(group_id))
+            client.remove(self._chord_queue(group_id))
         except NotAllowedError as refused:
             log.warning("the queue of chord %r stays: %s", group_id, refused.reason)
 

@@ -149,6 +149,10 @@ class Client:
             )
         self._asking.close()
 
+    def close_idle(self) -> None:
+        """Close the connections that are not in use; the next request opens one again."""
+        self._asking.close_idle()
+
     # -- messages ----------------------------------------------------------------------------------------------
 
     def produce(

@@ -63,4 +63,4 @@ class QuorateResultBackend(ResultBackend):
         return Missing if found is None else self.encoder.decode(unpacked(found.data))
 
     def _store(self, message_key: str, result: Any, ttl: int) -> None:
-        self.results.store(message_key, self.encoder.encode(result), ttl / 1000)
+        self.results.store(message_key, self.encoder.encode(result), max(ttl, 1) / 1000)

@@ -155,7 +155,7 @@ class Transport(virtual.Transport):
         if self._broker is not None:
             self.confirms.close(CLOSE_S)
             self.leases.close()
-            self._broker.close()
+            self._broker.close_idle()  # what is still worked on is confirmed later
 
     def _collect(self, connection: Any) -> None:
         """As kombu asks when a connection is lost, or is not this process's: nothing is said."""
@@ -170,7 +170,7 @@ class Transport(virtual.Transport):
         if self._broker is not None:
             self.leases.end()
             self.confirms.end()
-            self._broker.close()
+            self._broker.close_idle()  # what is still worked on is confirmed later
 
     def _reject(self, message: DeliveredMessage, reason: str) -> int:
         return reject(self.brief, message, reason, dead_letters_of(message.queue))

@@ -34,8 +34,12 @@ class Pool:
 
     def close(self) -> None:
         """Close those that are idle, and the others when they are given back."""
+        self.is_closed = True
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close those that are idle; the next request opens one again."""
         with self._lock:
-            self.is_closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()

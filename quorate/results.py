@@ -23,11 +23,12 @@ UNMARKED: Final = (ErrorWord.FIELD, ErrorWord.NOT_SUPPORTED)
 """What nodes answer that do not know system queues yet."""
 
 
-def key_of(key: str) -> str:
-    """Give the key under which a result is kept: the same, or a hash of one that is too long for a key."""
-    if len(key.encode()) <= NAME_BYTES_MAX and key.isprintable():
+def key_of(key: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """Give the key under which a result is kept: the same, or a hash of one that is no key of so many bytes."""
+    data = key.encode("utf-8", "surrogatepass")
+    if 0 < len(data) <= bytes_max and key.isprintable():
         return key
-    return hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
 def ttl_of(expires: float | None) -> float:
@@ -49,12 +50,14 @@ def configure_system(client: Client, queue: str, **settings: Any) -> None:
             client.configure(queue, **settings)
 
 
-def mark_system(client: Client, queue: str, **settings: Any) -> None:
-    """As `configure_system`, if this client has the right to: it does without."""
+def mark_system(client: Client, queue: str, **settings: Any) -> bool:
+    """As `configure_system`, if this client has the right to: whether it has."""
     try:
         configure_system(client, queue, **settings)
     except NotAllowedError as refused:
         log.debug("%s is not marked as a system queue: %s", queue, refused.reason)
+        return False
+    return True
 
 
 class Results:

@@ -43,7 +43,7 @@ class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
 
     `lines`: who waits for messages. `key_lines`: who waits for a key of a queue (`key_line`); while somebody does,
-    `on_keyed` is told of each message that comes into a queue with a key. `idle`: which queues nobody uses. `handing`
+    `on_keyed` is told of messages that have come into their queues. `idle`: which queues nobody uses. `handing`
     does what follows for a message that goes to somebody.
     """
 
@@ -52,7 +52,7 @@ class Delivery:
         self._state = ledger.state
         self.lines = WaitQueues()
         self.key_lines = WaitQueues()
-        self.on_keyed: Callable[[Message], None] | None = None
+        self.on_keyed: Callable[[list[Message]], None] = lambda messages: None
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
         self._to_serve: dict[str, QueueState] = {}
@@ -260,8 +260,6 @@ class Delivery:
         if self.ending.is_due(queue, message):
             self._end(queue, [message])
             return
-        if message.key is not None and len(self.key_lines) and self.on_keyed is not None:
-            self.on_keyed(message)
         place = queue.place(message, self._ledger.now)
         if place == Place.DELAYED:
             self.alarms.set(queue.name, message.due_at)
@@ -276,12 +274,9 @@ class Delivery:
         live = self._state.messages
         lines = self.lines
         to_serve: dict[str, QueueState] = {}
-        on_keyed = self.on_keyed if len(self.key_lines) else None
         for message in messages:
             if live.get(message.msg_id) is None:
                 continue  # cleared before it was committed
-            if on_keyed is not None and message.key is not None:
-                on_keyed(message)
             queue = self._state.queues[message.queue]
             place = queue.place(message, now)
             if place == Place.DELAYED:
@@ -291,6 +286,8 @@ class Delivery:
                 self.alarms.set(queue.name, queue.next_event_at)
             if queue.name in lines:
                 to_serve[queue.name] = queue
+        if len(self.key_lines):
+            self.on_keyed(messages)
         for queue in to_serve.values():
             self.serve(queue)
 

@@ -231,6 +231,8 @@ class Moving(Machine):
         ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats, totals))
         for message in target.messages:
             self._delivery.place(message)
+        if len(self._delivery.key_lines):
+            self._delivery.on_keyed(target.messages)
 
 
 def _ttl_s(message: Message, queue_ttl_s: float, *, is_back: bool) -> float:

@@ -17,10 +17,14 @@ from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
 from quorate.actions import Right
 from quorate.protocol import Action, ErrorWord, Reply, Request, ShowReply, done, refusal
-from storage.message import Message
+from storage.message import Message, weight
 
 SERVED_MAX: Final = 200
-"""So many who wait for a key are answered in one turn, and so many whose time is over; some ms."""
+"""So many who wait for a key are answered in one turn, and so many whose time is over; some ms. A large message counts
+for several, and so do those who are passed over."""
+
+WORK_BYTES: Final = 8192
+PASSED_OVER: Final = 32
 
 
 class Showing(Machine):
@@ -108,27 +112,29 @@ class Showing(Machine):
 
     # -- those who wait ----------------------------------------------------------------------------------------
 
-    def _came(self, message: Message) -> None:
-        """Note that a message with a key came into its queue."""
-        line = key_line(message.queue, message.key or "")
-        if line in self.lines:
-            self._to_serve[line] = None
-            self._serve()
+    def _came(self, messages: list[Message]) -> None:
+        """Note that messages came into their queues: those with keys are shown to those who wait for them."""
+        for message in messages:
+            if message.key is not None and (line := key_line(message.queue, message.key)) in self.lines:
+                self._to_serve[line] = None
+        self._serve()
 
     def _serve(self) -> None:
         """Answer those whose key names a message that they want; the rest, in turns to come."""
         while self._to_serve and self._work > 0:
             line = next(iter(self._to_serve))
-            for waiter in self.lines.in_line(line):
+            waiters = self.lines.in_line(line)
+            for waiter in waiters:
                 message = self._named(waiter.call.request)
                 if message is None:
                     continue
                 self.lines.leave(waiter)
                 if may_consume(waiter.call):
                     self._answer(waiter.call, message)
-                self._work -= 1
+                self._work -= 1 + weight(message) // WORK_BYTES
                 if self._work <= 0:
                     return
+            self._work -= len(waiters) // PASSED_OVER
             del self._to_serve[line]
 
     @property

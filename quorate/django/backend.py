@@ -23,10 +23,11 @@ from quorate.django.tasks import (
 )
 from quorate.errors import QuorateError
 from quorate.messages import NEVER
-from quorate.results import EXPIRES_S
+from quorate.results import EXPIRES_S, key_of
 
 LEASE_S: Final = 60.0
 ID_LENGTH: Final = 32
+RESULTS: Final = "django.results"
 
 
 class QuorateBackend(BaseTaskBackend):
@@ -39,7 +40,7 @@ class QuorateBackend(BaseTaskBackend):
     when `enqueue` returns. In a transaction, enqueue by `transaction.on_commit`: the queue does not wait for a commit.
 
     Results are kept for `results_expire` seconds (a day; 0: they are not kept), in the queue that `results` names
-    ("results", behind the prefix). A task that has not ended is looked for in QUEUES.
+    ("django.results", behind the prefix). A task that has not ended is looked for in QUEUES.
     """
 
     supports_defer = True
@@ -58,7 +59,7 @@ class QuorateBackend(BaseTaskBackend):
         self.modules = tuple(map(str, options.pop("modules", ())))
         self.results_expire_s = float(options.pop("results_expire", EXPIRES_S))
         self.supports_get_result = self.results_expire_s > 0
-        self._results_queue = self.prefix + str(options.pop("results", "results"))
+        self._results_queue = self.prefix + str(options.pop("results", RESULTS))
         self._given = options
 
     @property
@@ -123,6 +124,8 @@ class QuorateBackend(BaseTaskBackend):
         results = self.results
         if results is None:
             return super().get_result(result_id)
+        if key_of(result_id) != result_id:
+            raise TaskResultDoesNotExist(result_id)  # no task has such an id
         found = self._registered(lambda: results.find(result_id) or self._open(result_id) or results.find(result_id))
         if found is None:
             raise TaskResultDoesNotExist(result_id)
@@ -151,6 +154,10 @@ class QuorateBackend(BaseTaskBackend):
             _ = self.client
         except (TypeError, ValueError, QuorateError) as error:
             found.append(CheckMessage(ERROR, f"TASKS[{self.alias!r}]: {error}", id="quorate.E001"))
+        names = [name for name in self.queues if self.queue_of(name) == self._results_queue]
+        if names and self.supports_get_result:
+            why = f"results are kept in {self._results_queue!r}, which QUEUES names, too: set OPTIONS['results']"
+            found.append(CheckMessage(ERROR, f"TASKS[{self.alias!r}]: {why}", id="quorate.E002"))
         return found
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from quorate.delivered import DeliveredMessage
 from quorate.django.backend import QuorateBackend, discover
-from quorate.django.results import result_of
+from quorate.django.results import TaskResults, result_of
 from quorate.django.tasks import (
     TaskContext,
     TaskError,
@@ -22,7 +22,7 @@ from quorate.django.tasks import (
     task_finished,
     task_started,
 )
-from quorate.errors import QuorateError
+from quorate.errors import QuorateError, RefusedError, UnavailableError
 from quorate.texts import log_error, said_by, storable, text_of, traceback_of
 from quorate.worker import Reject, Worker
 
@@ -81,10 +81,23 @@ class TaskRunner:
         results = self.backend.results
         try:
             if results is not None:
-                results.store(result)
+                self._keep(results, result)
         except (QuorateError, TypeError, ValueError) as error:
             log_error(log, error, "the result of task %s can not be kept", result.id)
         self._tell(task_finished, result)
+
+    def _keep(self, results: TaskResults, result: TaskResult) -> None:
+        """Keep a result; of one that can't be kept as it is, that."""
+        try:
+            results.store(result)
+        except UnavailableError:
+            raise
+        except (RefusedError, TypeError, ValueError) as error:
+            path = f"{type(error).__module__}.{type(error).__qualname__}"
+            result.errors.append(TaskError(exception_class_path=path, traceback=storable(traceback_of(error))))
+            _set(result, status=TaskResultStatus.FAILED, _return_value=None)
+            results.store(result)
+            log_error(log, error, "what task %s returned can not be kept", result.id)
 
     def _tell(self, signal: Any, result: TaskResult) -> None:
         """Tell the receivers. What one raises is its own fault: the task is not run again for that."""

@@ -27,6 +27,11 @@ KOMBU_ATTACKS = [
     *("unused_queue", "lost_connection", "solo", "publishing", "headers", "named_queues", "unreadable"),
     *("own_exchanges", "transient_tasks", "rejected_later"),
 ]
+CHORDS = [
+    *("killed_with_the_claim", "comes_again", "killed_after_the_body_was_sent", "takes_longer_than_results_live"),
+    "odd_ids",
+]
+PROGRAMS = {**dict.fromkeys(KOMBU_ATTACKS, "kombu_attacks.py"), **dict.fromkeys(CHORDS, "celery_chords.py")}
 POOLS = ["celery -P solo", "celery -P threads", "celery -P gevent", "celery -P eventlet"]
 
 WORKERS = {
@@ -269,13 +274,13 @@ def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str)
             wait_for(lambda: application.done("one") and application.done("two"), 60)
 
 
-@pytest.mark.parametrize("attack", ATTACKS + KOMBU_ATTACKS)
+@pytest.mark.parametrize("attack", ATTACKS + KOMBU_ATTACKS + CHORDS)
 def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
     node = start_node()
     application = Application("attacks", peers, node, tmp_path)
     assert node.process is not None
     application._environment["NODE_PIDS"] = f"{node.worker_pid} {node.process.pid}"
-    program = "kombu_attacks.py" if attack in KOMBU_ATTACKS else "attacks.py"
+    program = PROGRAMS.get(attack, "attacks.py")
     assert application.run(program, attack).endswith("held\n")
 
 

@@ -577,3 +577,14 @@ def test_an_answer_that_comes_all_the_same_counts() -> None:
     routing.link_lost(1.0, 2)
     assert routing.under_way.answered(2, sent.serial, Reply(action=1, code=0)) is not None
     assert routing.tick(1.0).answers == []
+
+
+def test_a_show_that_waits_for_a_leader_and_is_cancelled_is_told_that_there_is_no_message() -> None:
+    routing, client = Routing(forwards=True), Somebody()
+    show = call(Action.SHOW, client, queue="q", key="k", wait=9.0, seq=1)
+    routing.route(0.0, [show])
+    answers = routing.route(0.1, [call(Action.CANCEL, client, seq=1)]).answers
+    assert [(reply.code, reply.error, reply.cancelled) for _, reply in answers] == [
+        (-1, "no_such_message", None),
+        (0, None, 1),
+    ]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from actors.messages.rights import Principal, Rights
+from actors.queues.showing import Showing
 from quorate.protocol import Action
 from tests.actors.queues.shard import Shard
 
@@ -137,3 +138,43 @@ def test_only_queue_and_key_are_waited_for(named: dict[str, Any]) -> None:
     assert Shard().ask(Action.SHOW, **named, wait=5)["error"] == "field_error"
     assert Shard().ask(Action.SHOW, **named, unless=7)["error"] == "field_error"
     assert Shard().ask(Action.SHOW, **named, wait=0)["error"] == "no_such_message"
+
+
+def test_the_message_is_shown_in_the_state_that_it_comes_into() -> None:
+    shard = Shard()
+    order = shard.send(Action.SHOW, **WAITS)
+    put(shard, delay=50)
+    assert shard.replies[order]["message"]["state"] == "delayed"
+
+
+def test_it_is_shown_before_a_consumer_takes_it() -> None:
+    shard = Shard()
+    shard.send(Action.CONSUME, queue="q", wait=5)
+    order = shard.send(Action.SHOW, **WAITS)
+    put(shard, retry=0)
+    assert shard.replies[order]["code"] == 0
+
+
+def test_large_messages_are_shown_a_few_a_turn() -> None:
+    shard = Shard(waits_per_client_max=100)
+    orders = [shard.send(Action.SHOW, **WAITS) for _ in range(20)]
+    shard.commits = False
+    shard.send(Action.PRODUCE, queue="q", key="k", data="x" * 900_000, retry=60)
+    shard.commit()
+    assert sum(order in shard.replies for order in orders) <= 2
+    shard.commits = True
+    shard.pass_time(0.1)
+    assert all(order in shard.replies for order in orders)
+
+
+def test_what_is_given_back_is_not_looked_at_by_those_who_know_it() -> None:
+    shard = Shard(waits_per_client_max=1000)
+    msg_id = put(shard)
+    for _ in range(300):
+        shard.send(Action.SHOW, **WAITS, unless=msg_id)
+    machine = next(one for one in shard.broker.machines if isinstance(one, Showing))
+    looked: list[Any] = []
+    machine.lines.in_line = looked.append  # type: ignore[method-assign,assignment]
+    shard.ask(Action.CONSUME, queue="q")
+    shard.ask(Action.RELEASE, msg_id=msg_id)
+    assert not looked

@@ -217,7 +217,7 @@ def dramatiq_follow_ups():
     eventually(lambda: broker.get_queue_message_counts("default") == (0, 0, 4))
     assert [ran.count(name) for name in ("large", "first", "broken")] == [1, 1, 1]
     rows = broker.client.peek(broker.dead_letters_of("default"), 10)
-    reasons = " ".join(row["dead"]["reason"] for row in rows)
+    reasons = " ".join(row.dead["reason"] for row in rows)
     assert reasons.count("too_large") == 2
     assert reasons.count("ZeroDivisionError") == 1
     worker.stop()

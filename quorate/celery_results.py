@@ -16,6 +16,7 @@ from celery.backends.base import KeyValueStoreBackend
 from celery.canvas import maybe_signature
 from celery.exceptions import ChordError
 from celery.result import GroupResult, allow_join_result
+from celery.utils.functional import _regen
 from kombu.utils.encoding import bytes_to_str, ensure_bytes
 
 from quorate.client import Client
@@ -228,16 +229,20 @@ class QuorateBackend(KeyValueStoreBackend):
         self._put(group_id, data, key, delay=far_s, ttl=ttl_s, **options)
 
     def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
-        """Keep a header with groups in it, whose shape its parts do not tell; nothing else is to be done before."""
+        """Keep a header with groups in it, whose shape its parts do not tell; nothing else is to be done before.
+
+        A header that a generator makes is not looked at: that would make all of it.
+        """
         self.ensure_chords_allowed()
-        if isinstance(header_result_args[1], (list, tuple)):
+        if not isinstance(header_result_args[1], _regen):
             header = self.app.GroupResult(*header_result_args)
             if any(isinstance(one, GroupResult) for one in header.results):
                 header.save(backend=self)
 
     def set_chord_size(self, group_id: str, chord_size: int) -> None:
-        """Note how many parts the chord has."""
+        """Note how many parts the chord has. One that was frozen may begin again under the same id."""
         self._open_chord(group_id)
+        self.results.delete(self._claim_key(group_id))
         self._put_mark(group_id, chord_size, SIZE, on_duplicate="replace")
 
     def add_to_chord(self, chord_id: str, result: Any) -> None:

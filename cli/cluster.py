@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,8 +95,8 @@ def _asked_member() -> tuple[dict[str, Any], dict[str, Any] | None]:
     for host, port in nodes:
         try:
             with client_at(host, port, timeout=10.0) as connection:
-                reply = connection.status()
-                spread = connection.cluster() if len(reply["shards"]) > 1 else None
+                reply: dict[str, Any] = {**connection.status()}
+                spread: dict[str, Any] | None = {**connection.cluster()} if len(reply["shards"]) > 1 else None
         except QuorateError as error:
             if len(nodes) > 1:
                 told_error(f"{host}:{port}: {error}")
@@ -120,7 +120,7 @@ def _why(shard: dict[str, Any]) -> str:
     return f": {'; '.join(named)}" if named else ""
 
 
-def _running(reply: dict[str, Any]) -> dict[str, Any]:
+def _running(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Give a shard of a node that tells who its members are: all tell the same."""
     shard: dict[str, Any] = next((one for one in reply["shards"] if one["role"] != DOWN), reply["shards"][0])
     if shard["role"] == DOWN:
@@ -270,7 +270,7 @@ def _change(connection: Client, timeout_s: float, **change: Any) -> None:
 def _by_shard(connection: Client) -> list[dict[str, Any]]:
     """Show the cluster as each shard's leader tells it: one, where there is one shard."""
     reply = connection.cluster()
-    rows: list[dict[str, Any]] = reply.get("shards") or [reply]
+    rows: list[dict[str, Any]] = reply.get("shards") or [{**reply}]
     return rows
 
 

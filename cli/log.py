@@ -78,7 +78,7 @@ def readers(
     """List the log's named readers: where they are, how far behind, and what they have lost."""
     with client() as connection:
         shards = sorted(_running(connection)) if shard is None else [shard]
-        rows = [{"shard": one, **row} for one in shards for row in connection.readers(one)]
+        rows: list[dict[str, Any]] = [{"shard": one, **row} for one in shards for row in connection.readers(one)]
         if forget is not None:
             known = [row["shard"] for row in rows if row["reader"] == forget]
             for one in known:

@@ -30,6 +30,7 @@ from cli.output import (
 )
 from quorate import QuorateError
 from quorate.protocol import DOWN
+from quorate.replies import NodeStatus
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)
 
@@ -231,7 +232,7 @@ def _show_node(host: str, port: int, *, as_json: bool) -> int:
     return _code_of(reply)
 
 
-def _code_of(reply: dict[str, Any]) -> int:
+def _code_of(reply: NodeStatus) -> int:
     is_unwell = reply.get("partial") or any(shard.get("contradiction") for shard in reply["shards"])
     return UNWELL if is_unwell else 0
 

@@ -69,7 +69,7 @@ def _cell(row: dict[str, Any], column: str) -> Any:
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show one queue's counts; nothing is made or changed."""
     with client() as connection:
-        reply = connection.monitor(name)
+        reply: dict[str, Any] = {**connection.monitor(name)}
     if as_json:
         print_json(reply)
     else:

@@ -22,6 +22,7 @@ from console.logins import Logins
 from console.views import COUNTED, STATES, View, Views
 from quorate import NotAllowedError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
+from quorate.replies import NodeMetrics
 
 BEARER: Final = "bearer "
 WANTED: Final = "a token with the right look to all queues is wanted\n"
@@ -74,7 +75,7 @@ class _Taken:
         yield from self._families
 
 
-def of_node(reply: dict[str, Any]) -> list[Metric]:
+def of_node(reply: NodeMetrics) -> list[Metric]:
     """Make a node's numbers (docs/protocol.md, 109). Base units: seconds, bytes."""
     info = InfoMetricFamily("quorate_build", "The node that was asked")
     info.add_metric([], {"version": str(reply["version"]), "runs": str(reply.get("runs", ""))})
@@ -145,7 +146,7 @@ def _plain(rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
         )
 
 
-def _of_requests(rows: list[tuple[str, dict[str, Any]]], reply: dict[str, Any]) -> Iterator[Metric]:
+def _of_requests(rows: list[tuple[str, dict[str, Any]]], reply: NodeMetrics) -> Iterator[Metric]:
     yield _family(
         *(CounterMetricFamily, "quorate_requests", "Requests that were answered", ["shard", "action", "result"]),
         (
@@ -171,7 +172,7 @@ def _of_requests(rows: list[tuple[str, dict[str, Any]]], reply: dict[str, Any]) 
     for name, help_text, field, bounds in HISTOGRAMS:
         family = HistogramMetricFamily(name, help_text, labels=["shard"])
         for shard, row in rows:
-            family.add_metric([shard], *_buckets(row[field], reply[bounds]))
+            family.add_metric([shard], *_buckets(row[field], reply["seconds" if bounds == "seconds" else "records"]))
         yield family
 
 

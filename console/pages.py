@@ -518,7 +518,7 @@ class Pages:
             says=act.says(asked),
             counts=counts,
             problem=problem,
-            settings=(counts or {}).get("settings", {}),
+            settings={} if counts is None else counts.get("settings", {}),
         )
 
     async def _do(self, visit: Visit) -> Response:

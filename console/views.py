@@ -230,7 +230,7 @@ class View:
         """Give the node's; empty where whoever looks may not see it."""
         if time.monotonic() - self._status[0] >= FRESH_S:
             try:
-                found = await self.node.status()
+                found: dict[str, Any] = {**await self.node.status()}
             except NotAllowedError:
                 found = {}
             self._status = (time.monotonic(), found)

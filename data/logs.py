@@ -105,8 +105,8 @@ class ClusterLog:
         found: list[dict[str, Any]] = []
         for client in self._each:
             with contextlib.suppress(QuorateError):
-                found.append(client.status())
-        return found or [self._client.status()]
+                found.append({**client.status()})
+        return found or [{**self._client.status()}]
 
     def cluster_id(self) -> str:
         """Which cluster it is: another one has another log."""
@@ -146,7 +146,7 @@ class ClusterLog:
         firsts: list[int] = []
         for client in (self._client, *self._each):
             try:
-                return client.raw_log(after, shard)
+                return {**client.raw_log(after, shard)}
             except RefusedError as refused:
                 if refused.error != ErrorWord.TRIMMED:
                     raise

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from msgspec import UNSET, UnsetType
 
@@ -44,6 +44,16 @@ from quorate.payload import Encoder
 from quorate.prefetched import Prefetched
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.queue_replies import QueueRow, QueueSettings
+from quorate.replies import (
+    ClusterMembers,
+    JsonObject,
+    LogRecords,
+    NodeMetrics,
+    NodeStatus,
+    QueueCounts,
+    RawLog,
+    ReaderPosition,
+)
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import found
@@ -439,9 +449,9 @@ class AsyncClient:
         if missing:
             raise calls.rows_missing(missing, reply)
 
-    async def monitor(self, queue: str) -> dict[str, Any]:
+    async def monitor(self, queue: str) -> QueueCounts:
         """As `Client.monitor`."""
-        return await self.request(Action.MONITOR, queue=queue)
+        return cast("QueueCounts", await self.request(Action.MONITOR, queue=queue))
 
     async def settings(self, queue: str) -> QueueSettings:
         """As `Client.settings`."""
@@ -474,13 +484,13 @@ class AsyncClient:
         """As `Client.remove`."""
         return await self._do(calls.count_of(Action.REMOVE, queue))
 
-    async def log(self, after: int = 0, count: int = 100, shard: int = 0) -> dict[str, Any]:
+    async def log(self, after: int = 0, count: int = 100, shard: int = 0) -> LogRecords:
         """As `Client.log`."""
-        return await self.request(Action.LOG, after=after, count=count, shard=shard)
+        return cast("LogRecords", await self.request(Action.LOG, after=after, count=count, shard=shard))
 
-    async def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> dict[str, Any]:
+    async def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> RawLog:
         """As `Client.raw_log`."""
-        return await self.request(Action.LOG, after=after, shard=shard, count=count, raw=True)
+        return cast("RawLog", await self.request(Action.LOG, after=after, shard=shard, count=count, raw=True))
 
     async def set_position(self, reader: str, trans_id: int, shard: int = 0) -> None:
         """As `Client.set_position`."""
@@ -495,7 +505,7 @@ class AsyncClient:
                 return None
             raise
 
-    async def readers(self, shard: int = 0) -> list[dict[str, Any]]:
+    async def readers(self, shard: int = 0) -> list[ReaderPosition]:
         """As `Client.readers`."""
         return list((await self.request(Action.POSITION, shard=shard))["readers"])
 
@@ -503,21 +513,21 @@ class AsyncClient:
         """As `Client.forget_reader`."""
         await self.request(Action.POSITION, reader=reader, command="forget", shard=shard)
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> NodeStatus:
         """As `Client.status`."""
-        return await self.request(Action.NODE_STATUS)
+        return cast("NodeStatus", await self.request(Action.NODE_STATUS))
 
-    async def metrics(self) -> dict[str, Any]:
+    async def metrics(self) -> NodeMetrics:
         """As `Client.metrics`."""
-        return await self.request(Action.NODE_METRICS)
+        return cast("NodeMetrics", await self.request(Action.NODE_METRICS))
 
-    async def cluster(self) -> dict[str, Any]:
+    async def cluster(self) -> ClusterMembers:
         """As `Client.cluster`."""
-        return await self.request(Action.CLUSTER, command="status")
+        return cast("ClusterMembers", await self.request(Action.CLUSTER, command="status"))
 
     # -- the wire ----------------------------------------------------------------------------------------------
 
-    async def request(self, action: int, **fields: Any) -> dict[str, Any]:
+    async def request(self, action: int, **fields: Any) -> JsonObject:
         """As `Client.request`."""
         return await self._asking.request(int(action), checked(fields))
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from msgspec import UNSET, UnsetType
 
@@ -44,6 +44,16 @@ from quorate.payload import Encoder
 from quorate.prefetched import Ahead
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.queue_replies import QueueRow, QueueSettings
+from quorate.replies import (
+    ClusterMembers,
+    JsonObject,
+    LogRecords,
+    NodeMetrics,
+    NodeStatus,
+    QueueCounts,
+    RawLog,
+    ReaderPosition,
+)
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import DEFAULT_PORT, found
@@ -446,9 +456,9 @@ class Client:
         if missing:
             raise calls.rows_missing(missing, reply)
 
-    def monitor(self, queue: str) -> dict[str, Any]:
+    def monitor(self, queue: str) -> QueueCounts:
         """Return a queue's counts."""
-        return self.request(Action.MONITOR, queue=queue)
+        return cast("QueueCounts", self.request(Action.MONITOR, queue=queue))
 
     def settings(self, queue: str) -> QueueSettings:
         """Return the queue's settings, looked at without changing or making anything."""
@@ -487,18 +497,18 @@ class Client:
         """Remove the queue and all in it; returns how many messages that were."""
         return self._do(calls.count_of(Action.REMOVE, queue))
 
-    def log(self, after: int = 0, count: int = 100, shard: int = 0) -> dict[str, Any]:
+    def log(self, after: int = 0, count: int = 100, shard: int = 0) -> LogRecords:
         """Return records of the change log behind trans_id `after`."""
-        return self.request(Action.LOG, after=after, count=count, shard=shard)
+        return cast("LogRecords", self.request(Action.LOG, after=after, count=count, shard=shard))
 
-    def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> dict[str, Any]:
+    def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> RawLog:
         """Return the change log's entries as they are stored, up to 4 MiB of them: those that hold the records behind
         `after`.
 
         The reply's `entries` are bytes: each entry behind its length (4 bytes, big-endian); `last_trans_id` is to be
         the next call's `after`. `count`: no more entries than hold so many records, but one.
         """
-        return self.request(Action.LOG, after=after, shard=shard, count=count, raw=True)
+        return cast("RawLog", self.request(Action.LOG, after=after, shard=shard, count=count, raw=True))
 
     # -- the log's readers -------------------------------------------------------------------------------------
 
@@ -515,7 +525,7 @@ class Client:
                 return None
             raise
 
-    def readers(self, shard: int = 0) -> list[dict[str, Any]]:
+    def readers(self, shard: int = 0) -> list[ReaderPosition]:
         """All readers with their positions, and how far they are behind."""
         return list(self.request(Action.POSITION, shard=shard)["readers"])
 
@@ -523,21 +533,21 @@ class Client:
         """Keep nothing for `reader` any more."""
         self.request(Action.POSITION, reader=reader, command="forget", shard=shard)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """Return the node and its shards."""
-        return self.request(Action.NODE_STATUS)
+        return cast("NodeStatus", self.request(Action.NODE_STATUS))
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> NodeMetrics:
         """Return the node's numbers: see `metrics` in docs/protocol.md."""
-        return self.request(Action.NODE_METRICS)
+        return cast("NodeMetrics", self.request(Action.NODE_METRICS))
 
-    def cluster(self) -> dict[str, Any]:
+    def cluster(self) -> ClusterMembers:
         """Return the cluster's members and who leads."""
-        return self.request(Action.CLUSTER, command="status")
+        return cast("ClusterMembers", self.request(Action.CLUSTER, command="status"))
 
     # -- the wire ----------------------------------------------------------------------------------------------
 
-    def request(self, action: int, **fields: Any) -> dict[str, Any]:
+    def request(self, action: int, **fields: Any) -> JsonObject:
         """Send any request and return the reply as it came. Fields of None are left out, but for `data`.
 
         Raises TypeError, ValueError for what can't be asked. The reply has `was_repeated` if an earlier try may have

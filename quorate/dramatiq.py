@@ -250,7 +250,8 @@ class QuorateBroker(Broker):
 
     def _counts_of(self, queue: str) -> dict[str, int]:
         try:
-            return self.client.monitor(queue)
+            counts = self.client.monitor(queue)
+            return {"size": counts["size"], "delayed": counts["delayed"]}
         except RefusedError as error:
             if error.error == ErrorWord.NO_SUCH_QUEUE:
                 return {"size": 0, "delayed": 0}

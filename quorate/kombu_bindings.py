@@ -126,7 +126,7 @@ class Bindings:
     def counts(self, queue: str) -> dict[str, Any] | None:
         """Return a queue's counts and settings; None: there is none. One that this client may not look at has none."""
         try:
-            return self.client.monitor(self._prefix + queue)
+            return {**self.client.monitor(self._prefix + queue)}
         except NotAllowedError:
             return dict(NOT_SEEN)  # who may not look at it must not take it for gone
         except RefusedError as error:

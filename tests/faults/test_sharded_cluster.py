@@ -196,4 +196,4 @@ def produced(node: Node, queue: str) -> int:
 def status_of(node: Node) -> tuple[dict[str, Any], float]:
     with node.client(3) as client:
         begun = time.monotonic()
-        return client.status(), time.monotonic() - begun
+        return {**client.status()}, time.monotonic() - begun

@@ -146,7 +146,7 @@ class Drawn:
     def _counts(self) -> dict[str, Any]:
         with self._node.client() as client:
             try:
-                return client.monitor(QUEUES[self.framework])
+                return {**client.monitor(QUEUES[self.framework])}
             except QuorateError:
                 return {"size": -1}
 

@@ -317,12 +317,13 @@ class Pages:
         )
 
     async def _queues(self, visit: Visit) -> Response:
-        sort, pattern = visit.said("sort", "name"), visit.said("pattern")
+        sort, pattern, is_all = visit.said("sort", "name"), visit.said("pattern"), bool(visit.said("system"))
         if sort not in SORTS:
             raise WrongError(400, f"sort is {sort[:40]!r}: one of {', '.join(SORTS)}")
         asked = {"sort": sort, "descending": bool(visit.said("down")) or None, "after": visit.said("after") or None}
         found, _ = await asyncio.gather(
-            visit.view.page(pattern=pattern or None, count=PAGE_ROWS, **asked), self._looked(visit)
+            visit.view.page(pattern=pattern or None, count=PAGE_ROWS, system=is_all or None, **asked),
+            self._looked(visit),
         )
         return self._shown(
             visit,
@@ -335,6 +336,7 @@ class Pages:
             sort=sort,
             down=visit.said("down"),
             pattern=pattern,
+            system="1" if is_all else "",
             after=visit.said("after"),
             upwards=UPWARDS,
             is_growing=is_growing,

@@ -20,6 +20,9 @@ from quorate.results import EXPIRES_S, UNMARKED, key_of, ttl_of
 
 QUEUE: Final = "taskiq.results"
 PROGRESS: Final = "__progress"
+VALUES: Final = ("return_value", "meta")
+"""What a serializer gets as the task gave it: pydantic would make dictionaries of dataclasses."""
+
 
 T = TypeVar("T")
 
@@ -91,7 +94,8 @@ class QuorateResultBackend(AsyncResultBackend[T]):
     def _dumped(self, model: Any) -> bytes:
         if self.serializer is None:
             return bytes(model.model_dump_json().encode())
-        return self.serializer.dumpb(model.model_dump())
+        as_it_is = {name: value for name, value in model if name in VALUES}
+        return self.serializer.dumpb({**model.model_dump(), **as_it_is})
 
     def _loaded(self, kind: Any, found: ShownMessage) -> Any:
         data = unpacked(found.data)

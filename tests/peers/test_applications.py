@@ -31,7 +31,12 @@ CHORDS = [
     *("killed_with_the_claim", "comes_again", "killed_after_the_body_was_sent", "takes_longer_than_results_live"),
     "odd_ids",
 ]
-PROGRAMS = {**dict.fromkeys(KOMBU_ATTACKS, "kombu_attacks.py"), **dict.fromkeys(CHORDS, "celery_chords.py")}
+RESULTS = ["dramatiq_results", "taskiq_results", "django_results"]
+PROGRAMS = {
+    **dict.fromkeys(RESULTS, "results.py"),
+    **dict.fromkeys(KOMBU_ATTACKS, "kombu_attacks.py"),
+    **dict.fromkeys(CHORDS, "celery_chords.py"),
+}
 POOLS = ["celery -P solo", "celery -P threads", "celery -P gevent", "celery -P eventlet"]
 
 WORKERS = {
@@ -274,7 +279,7 @@ def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str)
             wait_for(lambda: application.done("one") and application.done("two"), 60)
 
 
-@pytest.mark.parametrize("attack", ATTACKS + KOMBU_ATTACKS + CHORDS)
+@pytest.mark.parametrize("attack", ATTACKS + KOMBU_ATTACKS + CHORDS + RESULTS)
 def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
     node = start_node()
     application = Application("attacks", peers, node, tmp_path)

@@ -82,6 +82,8 @@ class Asking:
         while True:
             if interrupt is not None and interrupt.is_set:
                 return NOTHING_THERE
+            if self._pool.is_closed:
+                raise trying.closed()
             body, left_s, wait_s = trying.next(time.monotonic())
             try:
                 address = trying.direct or self._nodes.address

@@ -7,6 +7,7 @@ ready messages are parts, and delayed ones say how many are wanted; whoever puts
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
@@ -38,6 +39,9 @@ log = logging.getLogger("quorate.celery")
 QUEUE: Final = "celery.results"
 WAIT_S: Final = 20.0
 """A wait for a result is asked for anew after so long."""
+
+LOOK_MAX: Final = 50
+"""Of many results that are waited for so many are looked at beside the first, every half second."""
 
 TIMEOUT_S: Final = 10.0
 FAR_S: Final = 10 * 365 * 86_400.0
@@ -90,6 +94,12 @@ class QuorateBackend(KeyValueStoreBackend):
         queue = str(given.get("queue") or QUEUE)
         options = {name: given[name] for name in ("tls", "ca", "cert", "key", "token") if given.get(name) is not None}
         return Results(_client(self.url, float(given.get("timeout") or TIMEOUT_S), options), queue)
+
+    @property
+    def _parts_expire_s(self) -> float | None:
+        """So long a chord is kept (s) on which nothing comes; Celery before 5.7 has no time of its own for that."""
+        found = getattr(self, "chord_expires", self.expires)
+        return None if found is None else float(found)
 
     def cleanup(self) -> None:
         """Do nothing: what is too old goes by itself."""
@@ -155,17 +165,20 @@ class QuorateBackend(KeyValueStoreBackend):
         """Give each task's id and what is known of it, as they end. Raises celery's TimeoutError."""
         until = None if timeout is None else time.monotonic() + timeout
         slice_s = (interval or 0.5) if on_interval is not None or max_iterations else WAIT_S
-        left, rounds = list(dict.fromkeys(bytes_to_str(task_id) for task_id in task_ids)), 0
-        wait_s = 0.0
+        left, rounds = deque(dict.fromkeys(bytes_to_str(task_id) for task_id in task_ids)), 0
+        wait_s, looked_at = 0.0, 0.0
         while left:
-            for at, task_id in enumerate(list(left)):
-                meta = self._meta_in_time(task_id, wait_s if at == 0 else 0.0, READY_STATES)
-                if meta is not None:
-                    left.remove(task_id)
-                    if on_message is not None:
-                        on_message(meta)
-                    yield task_id, meta
-                    wait_s = 0.0
+            ended = self._ended_of([left[0]], wait_s, READY_STATES)
+            if time.monotonic() >= looked_at + (interval or 0.5):  # others may have ended before the first
+                left.rotate(-1)
+                ended += self._ended_of([left[at] for at in range(min(LOOK_MAX, len(left) - 1))], 0.0, READY_STATES)
+                left.rotate(1 - LOOK_MAX)
+                looked_at = time.monotonic()
+            for task_id, meta in ended:
+                left.remove(task_id)
+                if on_message is not None:
+                    on_message(meta)
+                yield task_id, meta
             if not left:
                 return
             if until is not None and time.monotonic() >= until:
@@ -175,8 +188,13 @@ class QuorateBackend(KeyValueStoreBackend):
             rounds += 1
             if max_iterations and rounds >= max_iterations:
                 return
-            next_s = slice_s if len(left) == 1 else min(slice_s, interval or 0.5)  # another may end before the first
+            next_s = slice_s if len(left) == 1 else min(slice_s, interval or 0.5)
             wait_s = next_s if until is None else max(min(next_s, until - time.monotonic()), 0.001)
+
+    def _ended_of(self, task_ids: list[str], wait_s: float, ready_states: Any) -> list[tuple[str, Any]]:
+        """List those of the tasks that have ended, with what is known of them."""
+        found = [(task_id, self._meta_in_time(task_id, wait_s, ready_states)) for task_id in task_ids]
+        return [(task_id, meta) for task_id, meta in found if meta is not None]
 
     def _meta_in_time(self, task_id: str, wait_s: float, ready_states: Any) -> Any:
         """Return what is known of a task that has ended, or ends within `wait_s`; else None."""
@@ -203,8 +221,8 @@ class QuorateBackend(KeyValueStoreBackend):
 
     def _open_chord(self, group_id: str) -> None:
         """Let the chord's queue live on for as long as a chord may take."""
-        expires_s = self.chord_expires
-        settings = {"expires_after": float(expires_s)} if expires_s else {}
+        expires_s = self._parts_expire_s
+        settings = {"expires_after": expires_s} if expires_s else {}
         self._may_manage = mark_system(self.results.client, self._chord_queue(group_id), paused="out", **settings)
 
     def _put(self, group_id: str, data: bytes | int, key: str, **options: Any) -> bool:
@@ -212,7 +230,7 @@ class QuorateBackend(KeyValueStoreBackend):
 
         Returns whether it was there before.
         """
-        ttl_s = NEVER if self._may_manage else ttl_of(self.chord_expires)
+        ttl_s = NEVER if self._may_manage else ttl_of(self._parts_expire_s)
         produced = self.results.client.produce(
             self._chord_queue(group_id),
             packed(data) if isinstance(data, bytes) else data,
@@ -224,7 +242,7 @@ class QuorateBackend(KeyValueStoreBackend):
 
     def _put_mark(self, group_id: str, data: int, key: str, **options: Any) -> None:
         """Put in what is no part: it is delayed for longer than parts live."""
-        far_s = FAR_S if self._may_manage else (self.chord_expires or FAR_S)
+        far_s = FAR_S if self._may_manage else (self._parts_expire_s or FAR_S)
         ttl_s = NEVER if self._may_manage else far_s + 1
         self._put(group_id, data, key, delay=far_s, ttl=ttl_s, **options)
 
@@ -301,7 +319,7 @@ class QuorateBackend(KeyValueStoreBackend):
         try:
             found = self._joined(group_id)
             try:
-                self.app.amqp._retry_publish(callback.delay, found)
+                self._publish(callback.delay, found)
             except Exception as error:
                 log.exception("Chord callback for %r raised: %r", group_id, error)
                 self.chord_error_from_stack(callback, ChordError(f"Callback error: {error!r}"))
@@ -315,14 +333,25 @@ class QuorateBackend(KeyValueStoreBackend):
         client.produce(
             *(self.results.queue, STARTED),
             key=self._claim_key(group_id),
-            ttl=ttl_of(self.chord_expires),
+            ttl=ttl_of(self._parts_expire_s),
             expire="drop",
             on_duplicate="replace",
         )
         try:
             client.remove(self._chord_queue(group_id))
         except NotAllowedError as refused:
-            log.warning("the queue of chord %r stays: %s", group_id, refused.reason)
+            log.warning("the queue of chord %r stays, and is emptied: %s", group_id, refused.reason)
+            for state in ("ready", "delayed"):
+                for message in list(client.browse(self._chord_queue(group_id), state)):
+                    client.confirm(message.msg_id)
+
+    def _publish(self, send: Callable[[Any], Any], found: list[Any]) -> None:
+        """Send a chord's body, as often as Celery tries that: from 5.7 on more than once."""
+        retrying = getattr(self.app.amqp, "_retry_publish", None)
+        if retrying is None:
+            send(found)
+        else:
+            retrying(send, found)
 
     def _joined(self, group_id: str) -> list[Any]:
         """Return the parts' results in their order. Raises ChordError where one has failed."""

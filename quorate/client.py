@@ -117,6 +117,7 @@ class Client:
         self._consumer = consumer
         self._encoder = encoder
         self._level = 0
+        self._is_copy = False
         self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: list[DeliveredMessage] = []
         self._lock = threading.Lock()
@@ -142,6 +143,7 @@ class Client:
         """
         limited = copy.copy(self)
         limited._asking = self._asking.within(check_seconds("timeout", timeout), retry_connect=retry_connect)
+        limited._is_copy = True
         limited.after_fork()
         forget_after_fork(limited)
         return limited
@@ -152,12 +154,18 @@ class Client:
         return self._asking.address
 
     def close(self) -> None:
-        """Close the connections. What is asked then raises `ConnectionFailedError`."""
+        """Close the connections. What is asked then raises `ConnectionFailedError`.
+
+        A copy (`within`) closes those alone that are not in use.
+        """
         if self._kept:
             log.warning(
                 "%d messages that are delivered at most once were taken, and nobody has got them", len(self._kept)
             )
-        self._asking.close()
+        if self._is_copy:
+            self._asking.close_idle()
+        else:
+            self._asking.close()
 
     def close_idle(self) -> None:
         """Close the connections that are not in use; the next request opens one again."""

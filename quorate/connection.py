@@ -25,6 +25,7 @@ LAST_WORDS_S: Final = 2.0
 
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
+PROBE_S: Final = 1.0
 BLANK: Final = b"\r\n\r\n"
 """What ends the head of an HTTP request."""
 
@@ -203,25 +204,20 @@ class Connection:
 
     def _answer(self, until: float) -> dict[str, Any]:
         try:
-            return self._read_reply(until)
+            return self._read_reply(until) if self._has_heard else self._first_reply(until)
         except OSError as error:
-            if not self._has_heard and isinstance(error, TimeoutError | BlockingIOError):
-                self._look_who_listens()
             raise Lost(self._said(error), was_sent=True) from error
 
-    def _look_who_listens(self) -> None:
-        """Say no more than a blank line, which a node passes over. Raises `ProtocolViolationError` if it is answered:
-        a server of HTTP has waited for that.
+    def _first_reply(self, until: float) -> dict[str, Any]:
+        """Read the first reply of all. Shortly before its time is over a blank line is sent: a node passes it over, but
+        a server of HTTP has waited for that, and what it answers is no reply.
         """
+        left_s = max(until - time.monotonic(), 0.0)
         try:
-            self._limit(LAST_WORDS_S)
+            return self._read_reply(until - min(PROBE_S, left_s / 4))
+        except (TimeoutError, BlockingIOError):
             self._socket.sendall(BLANK)
-            said = self._socket.recv(100)
-        except OSError:
-            return
-        if said and not said.startswith(b"{"):
-            host, port = self.address
-            raise ProtocolViolationError(f"what listens at {host}:{port} is no node of Quorate: it says {said[:60]!r}")
+        return self._read_reply(until)
 
     def _said(self, error: OSError) -> str:
         what = "no answer in time" if isinstance(error, TimeoutError | BlockingIOError) else str(error)

@@ -70,6 +70,7 @@ class QuorateBroker(Broker):
         if client is not None and (url is not None or options):
             raise ValueError("a client is given, and what it is to be made of as well: one of them is wanted")
         self.client = client or Client(url, **options)
+        self._owns_client = client is None
         self.namespace = namespace
         self.lease_s = lease
         self.max_lapses = check_lapses(max_lapses)
@@ -83,7 +84,10 @@ class QuorateBroker(Broker):
     def close(self) -> None:
         """Give its connections back. What is held comes again when its lease ends."""
         self.leases.close()
-        self.client.close()
+        if self._owns_client:
+            self.client.close()
+        else:
+            self.client.close_idle()
 
     def queue_of(self, queue_name: str) -> str:
         """Make the node's name of a queue."""

@@ -416,7 +416,7 @@ class Channel(virtual.Channel):
             settings["max_size"] = arguments["x-max-length"]
         if arguments.get("x-message-ttl") is not None:
             self._ttls_ms[queue] = arguments["x-message-ttl"]
-        if "expires_after" in settings:
+        if auto_delete:  # it is a process's own: a reply's, or an event's
             configure_system(self.transport.broker, self._named(queue), **settings)
         elif settings:
             self.transport.broker.configure(self._named(queue), **settings)

@@ -7,7 +7,7 @@ the async client host it, each with its own way to a node.
 from typing import Any, Final
 
 from quorate.actions import CHANGE_NOTHING, REPEATABLE, WAITS
-from quorate.errors import ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError, refused
+from quorate.errors import CLOSED, ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError, refused
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
 from quorate.payload import from_wire
@@ -173,6 +173,10 @@ class Trying:
             self._redirects += 1
             return 0.0
         return self._paused()
+
+    def closed(self) -> QuorateError:
+        """Make what is raised where the client was closed between two tries."""
+        return UnknownOutcomeError(CLOSED) if self._is_unknown else ConnectionFailedError(CLOSED)
 
     def ended(self, reply: dict[str, Any]) -> dict[str, Any] | None:
         """Return the reply, as its user gets it. None: what holds its key may be an earlier try's: see `of_holder`.

@@ -89,12 +89,13 @@ class Reject(Exception):  # noqa: N818
 
 
 class _Terms(NamedTuple):
-    """How long a message rests behind a failure, how many of its deliveries may lapse, and whether queues are given
-    dead letter queues."""
+    """How long a message rests behind a failure, how many of its deliveries may lapse, whether queues are given dead
+    letter queues, and what is told of messages that have lapsed too often."""
 
     backoff: Backoff
     max_lapses: int | None
     dead_letters: bool
+    on_lapsed: Callable[[DeliveredMessage, str], None] | None
 
 
 class Worker:
@@ -104,8 +105,8 @@ class Worker:
     many messages were done, failed, rejected, and lost to somebody else. A message that can be delivered at most once
     (`retry` 0) is handed over like all others, and nothing is said of it afterwards. One of which `max_lapses`
     deliveries have lapsed, since it ends who works on it, is not handed over any more: it goes to the dead letters, as
-    what is rejected does. A queue that has no dead letter queue gets one at the start, `{QUEUE}.dead`; with
-    `dead_letters` False it gets none, and what would go there is dropped.
+    what is rejected does; `on_lapsed` is given it before, and why. A queue that has no dead letter queue gets one at
+    the start, `{QUEUE}.dead`; with `dead_letters` False it gets none, and what would go there is dropped.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Worker:
         backoff: Backoff | None = None,
         max_lapses: int | None = LAPSES_MAX,
         dead_letters: bool = True,
+        on_lapsed: Callable[[DeliveredMessage, str], None] | None = None,
     ) -> None:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
             raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
@@ -126,7 +128,7 @@ class Worker:
         self._turns = Turns(queues)
         self._handler = handler
         self._grace_s = grace
-        self._terms = _Terms(backoff or Backoff(), check_lapses(max_lapses), dead_letters)
+        self._terms = _Terms(backoff or Backoff(), check_lapses(max_lapses), dead_letters, on_lapsed)
         self._concurrency = concurrency
         self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
@@ -274,6 +276,11 @@ class Worker:
         if why is None:
             return False
         log.error("message %d of %s is not worked on: %s", message.msg_id, message.queue, why)
+        if self._terms.on_lapsed is not None:
+            try:
+                self._terms.on_lapsed(message, why)
+            except Exception as error:
+                log_error(log, error, "message %d of %s: what is told of its end failed", *_named(message))
         self._confirms.reject(message, why)
         return True
 

@@ -381,6 +381,7 @@ class ShardState(Contents):
         self.undo.queue_changes(trans_id, queue)
         if queue.size:  # only in a replay: messages that a later record moves here are here already
             queue.configure(QueueState(record.queue).settings())
+            queue.max_id = 0  # those that come later say theirs
         else:
             del self.queues[record.queue]
             if not self.loading:

@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.db import close_old_connections
 from django.utils import timezone
@@ -22,11 +22,19 @@ from quorate.django.tasks import (
     task_finished,
     task_started,
 )
-from quorate.errors import QuorateError, RefusedError, UnavailableError
+from quorate.errors import QuorateError, RefusedError
+from quorate.protocol import ErrorWord
 from quorate.texts import log_error, said_by, storable, text_of, traceback_of
 from quorate.worker import Reject, Worker
 
 log = logging.getLogger("quorate.django")
+
+NEVER_KEPT: Final = (ErrorWord.TOO_LARGE, ErrorWord.FIELD, ErrorWord.BAD_JSON)
+"""Refusals of what a task returned, wherever it is to be kept."""
+
+
+class LapsedError(Exception):
+    """What the result of a task names that is dead since its deliveries lapsed: see `quorate.dead_letters.lapsed`."""
 
 
 class TaskRunner:
@@ -52,7 +60,18 @@ class TaskRunner:
             concurrency=concurrency,
             grace=grace,
             max_lapses=backend.max_lapses,
+            on_lapsed=self._lapsed,
         )
+
+    def _lapsed(self, message: DeliveredMessage, why: str) -> None:
+        """Keep that a task has failed which ended its workers, or was never finished by them."""
+        results = self.backend.results
+        if results is None:
+            return
+        result = self._result(message)
+        result.errors.append(TaskError(exception_class_path="quorate.django.running.LapsedError", traceback=why))
+        _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
+        results.store(result)
 
     def run(self, message: DeliveredMessage) -> None:
         """Run the task of a message, tell Django's signals. Raises `Reject` for one that failed, or is none."""
@@ -90,9 +109,9 @@ class TaskRunner:
         """Keep a result; of one that can't be kept as it is, that."""
         try:
             results.store(result)
-        except UnavailableError:
-            raise
         except (RefusedError, TypeError, ValueError) as error:
+            if isinstance(error, RefusedError) and error.error not in NEVER_KEPT:
+                raise  # another result would be kept as little
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             result.errors.append(TaskError(exception_class_path=path, traceback=storable(traceback_of(error))))
             _set(result, status=TaskResultStatus.FAILED, _return_value=None)

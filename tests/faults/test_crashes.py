@@ -144,7 +144,7 @@ def test_a_restart_while_the_log_is_trimmed_loses_nothing(start_node: StartNode)
             ids = [i for _ in range(10) for i in client.produce_many("q", list(range(100)), retry=60)]
             client.confirm(ids[:500])
             client.confirm(ids[500:900])
-            client.close()
+            client.close_idle()
             node.kill()
             node.start()
         assert client.monitor("q")["size"] == 500

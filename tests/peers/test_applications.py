@@ -29,7 +29,7 @@ KOMBU_ATTACKS = [
 ]
 CHORDS = [
     *("killed_with_the_claim", "comes_again", "killed_after_the_body_was_sent", "takes_longer_than_results_live"),
-    "odd_ids",
+    *("odd_ids", "without_the_right_to_manage", "many_results_are_few_requests"),
 ]
 RESULTS = ["dramatiq_results", "taskiq_results", "django_results"]
 PROGRAMS = {

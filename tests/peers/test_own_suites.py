@@ -84,11 +84,13 @@ LEVEL_0 = f"{CELERY}/test_tasks.py::test_task_replacement::test_replaced_task_ne
 FAILED_LOG = f"{CELERY}/test_tasks.py::test_trace_log_arguments::test_task_failed"
 SUCCEEDED_LOG = f"{CELERY}/test_tasks.py::test_trace_log_arguments::test_task_success"
 FROM_CHORD = f"{CELERY}/test_canvas.py::test_chord::test_error_propagates_from_chord"
+CHANNELS = f"{CELERY}/test_tasks.py::test_task_redis_result_backend"
 ON_ERROR = f"{CELERY}/test_canvas.py::test_chord::test_chord_on_error"
 DISABLED = f"{CELERY}/test_canvas.py::test_chord::test_disabling_flag_allow_error_cb_on_chord_header"
 CELERYS = {
     DISABLED: "it fails on Redis, too",
     FROM_CHORD: "it is expected to fail on Redis, too",
+    CHANNELS: "it looks at Redis's channels",
     ON_ERROR: "it reads the keys that the Redis backend leaves",
     TRACED: "it is expected to fail on Redis, too",
     LEVEL_0: "it sets its flag back after it has sent, when a quick worker has set it already",

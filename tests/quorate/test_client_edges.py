@@ -265,10 +265,44 @@ def test_a_closed_client_is_an_error(start_node: StartNode) -> None:
     client = start_node().client()
     client.produce("q", 1)
     other = client.within(1)
+    with other:
+        other.produce("q", 2)
+    client.produce("q", 3)
     client.close()
     for closed in (client, other):
         with pytest.raises(ConnectionFailedError, match="was closed"):
             closed.consume("q")
+
+
+def test_a_wait_of_a_client_that_was_closed_takes_nothing_more(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on with its next slice, over a connection that it opened for that."""
+    monkeypatch.setattr("quorate.trying.WAIT_SLICE_S", 0.3)
+    node = start_node()
+    raised: list[Exception] = []
+    client = node.client()
+
+    def wait() -> None:
+        try:
+            client.consume("q", wait=30)
+        except ConnectionFailedError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.1)
+    client.close()
+    waiting.join(10)
+    assert [str(error) for error in raised] == ["the client was closed"]
+
+
+def test_a_silent_node_takes_no_more_than_the_time_that_was_given() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun = time.monotonic()
+        with Client("127.0.0.1", silent.getsockname()[1], timeout=0.5) as client, pytest.raises(ConnectionFailedError):
+            client.monitor("q")
+        assert time.monotonic() - begun < 1.2
 
 
 class Waiter(socketserver.StreamRequestHandler):

@@ -7,7 +7,7 @@ from random import Random
 
 import lmdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage import entry_codec
@@ -122,6 +122,7 @@ def settle(state: ShardState) -> ShardState:
 
 @settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=9))
+@example(12, [3, 9, 9, 6, 12])  # a queue that was removed and made again kept the greatest id of its messages before
 def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: int, steps: list[int]) -> None:
     """Also where a node goes on from what it recovered, whose stretches begin where its log does."""
     tables, folder = MemoryTables(), MemoryFolder()

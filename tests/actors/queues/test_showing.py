@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from actors.messages.rights import Principal, Rights
-from actors.queues.showing import Showing
 from quorate.protocol import Action
-from tests.actors.queues.shard import Shard
+from tests.actors.queues.shard import Shard, delivery_of
 
 WAITS: dict[str, Any] = {"queue": "q", "key": "k", "wait": 5}
 
@@ -172,9 +171,8 @@ def test_what_is_given_back_is_not_looked_at_by_those_who_know_it() -> None:
     msg_id = put(shard)
     for _ in range(300):
         shard.send(Action.SHOW, **WAITS, unless=msg_id)
-    machine = next(one for one in shard.broker.machines if isinstance(one, Showing))
     looked: list[Any] = []
-    machine.lines.in_line = looked.append  # type: ignore[method-assign,assignment]
+    delivery_of(shard.broker).on_keyed = looked.append
     shard.ask(Action.CONSUME, queue="q")
     shard.ask(Action.RELEASE, msg_id=msg_id)
     assert not looked

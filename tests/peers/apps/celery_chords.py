@@ -6,10 +6,12 @@ import sys
 import time
 
 from celery import Celery
+from celery.exceptions import TimeoutError as CeleryTimeoutError
 
 import quorate.celery_results as backends
 from quorate import Client
 from quorate.celery_results import QuorateBackend
+from quorate.errors import NotAllowedError, RefusedError
 
 URL = os.environ["QUORATE_URL"]
 app = Celery("chords", broker=URL, broker_transport="quorate.kombu:Transport", backend=URL)
@@ -96,6 +98,43 @@ def takes_longer_than_results_live():
         part("d", index, by=brief)
         time.sleep(1)
     assert bodies() == 1
+
+
+def without_the_right_to_manage():
+    """A chord that begins again under its id has its own parts alone."""
+    denied = RefusedError("not_allowed", "the right manage is missing", {})
+    denied.__class__ = NotAllowedError
+
+    def refuse(self, *what, **more):
+        raise denied
+
+    Client.configure = Client.remove = refuse
+    for run in range(1, 3):
+        backend.set_chord_size("m", 2)
+        part("m", 0, f"m{run}.0")
+        assert bodies() == run - 1
+        part("m", 1, f"m{run}.1")
+        assert bodies() == run
+
+
+def many_results_are_few_requests():
+    """Of very many that are waited for, some are looked at now and then."""
+    asked = []
+    honest = Client.result
+    Client.result = lambda self, *what, **more: asked.append(1) or honest(self, *what, **more)
+    try:
+        list(backend.get_many([f"none{n}" for n in range(500)], timeout=2))
+    except CeleryTimeoutError:
+        pass
+    else:
+        raise AssertionError("there are none")
+    assert len(asked) < 500, len(asked)
+    for n in range(300):
+        backend.store_result(f"r{n}", n, "SUCCESS")
+    asked.clear()
+    got = dict(backend.get_many([f"r{n}" for n in range(300)], timeout=20))
+    assert {name: meta["result"] for name, meta in got.items()} == {f"r{n}": n for n in range(300)}
+    assert len(asked) < 500, len(asked)
 
 
 def odd_ids():

@@ -134,9 +134,26 @@ def django_results():
     assert (waits.args, waits.kwargs, len(waits.worker_ids)) == (["waits", 0], {}, 1)
     assert broken.status == TaskResultStatus.FAILED
     assert broken.errors[0].exception_class_path
+    lapses = tasks.work.enqueue("lapses", 0)
+    with Client(URL) as client:
+        for _ in range(4):
+            taken = client.consume("site.default", wait=10)
+            time.sleep(max(taken.due_at - time.time(), 0) + 0.1)
+    runner = TaskRunner("default")
+    thread = threading.Thread(target=runner.worker.run)
+    thread.start()
+    until = time.monotonic() + 20
+    while not lapses.is_finished:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+        lapses.refresh()
+    runner.worker.stop()
+    thread.join(20)
+    assert lapses.status == TaskResultStatus.FAILED
+    assert "lapsed" in lapses.errors[0].traceback
     with Client(URL) as client:
         assert client.queues("django.results") == []
-        assert [row.size for row in client.queue_rows("django.results", system=True)] == [2]
+        assert [row.size for row in client.queue_rows("django.results", system=True)] == [3]
 
 
 if __name__ == "__main__":

@@ -201,12 +201,24 @@ class LmdbTables:
             meminit=False,
             max_spare_txns=1,
         )
+        self._check_names()
         present = TABLES if writable else self._present()  # the twins are not in the data of version 0.1
         self._tables = {
             name: self._environment.open_db(name.encode(), create=writable)
             for name in present
             if writable or self._has(name)
         }
+
+    def _check_names(self) -> None:
+        """Raise `DamagedError` where LMDB does not find a table that it counts: it would make that anew, and empty.
+
+        The page with the tables' names has no checksum. A name that is there is found at its place in their order.
+        """
+        with self._environment.begin() as transaction:
+            names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
+            lost = [name for name in names if transaction.get(name) is None]
+        if lost or sorted(set(names)) != names or len(names) != self._environment.stat()["entries"]:
+            raise DamagedError(str(self._path), "a table is missing, or its name is damaged")
 
     def _has(self, name: str) -> bool:
         with self._environment.begin() as transaction:

@@ -22,7 +22,7 @@ from storage.repair import verify
 from storage.row_checksums import is_sealed, number_in, opened, sealed, sealed_number
 from storage.sections import padded
 from storage.state import ShardState
-from storage.tables import BACKLOG, META, QUEUES, LmdbTables
+from storage.tables import BACKLOG, META, PAGE_BYTES, QUEUES, TABLES, LmdbTables
 from storage.trimming import Trim, TrimRows, encode_row, queue_row
 from tests.storage.memory import MemoryFolder, MemoryTables
 
@@ -190,6 +190,27 @@ def test_bits_that_flip_in_lmdbs_file_give_no_other_state_that_verify_calls_well
         file.write_bytes(bytes(bad))
         found = looked_at(tmp_path)
         assert found == pristine or "refused" in found or not found.startswith("well"), (seed, at, found)
+
+
+def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path: Path) -> None:
+    """A table that it did not find it made anew, and a start went on without its rows."""
+    written(LmdbTables(tmp_path), seals=True, count=400).close()
+    file = tmp_path / "data.mdb"
+    sound = file.read_bytes()
+    pristine = looked_at(tmp_path)
+    pages = [
+        at
+        for at in range(0, len(sound), PAGE_BYTES)
+        if all(name.encode() in sound[at : at + PAGE_BYTES] for name in TABLES)
+    ]
+    assert pages
+    for at in (page + offset for page in pages for offset in range(10, 32)):
+        for bit in range(8):
+            bad = bytearray(sound)
+            bad[at] ^= 1 << bit
+            file.write_bytes(bytes(bad))
+            found = looked_at(tmp_path)
+            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
 
 
 def test_a_bit_that_flips_in_the_number_of_a_transaction_gives_no_state_but_that_of_the_last_or_the_one_before(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from quorate.actions import LONG_REPLIES, STREAMS_LEVEL
 from quorate.errors import RefusedError, UnknownOutcomeError
@@ -233,8 +234,11 @@ def settings(queue: str) -> Ask[QueueSettings]:
 
 
 def configure(queue: str, changes: dict[str, Any]) -> Ask[QueueSettings]:
-    """Change a queue's settings."""
-    return Ask(Action.CONFIGURE, {"queue": queue, **changes}, lambda reply: msgspec.convert(reply, QueueSettings))
+    """Change a queue's settings. A `dead_letter` of None takes the dead letter queue away, `UNSET` leaves it."""
+    dead_letter = changes.get("dead_letter", UNSET)
+    said = None if dead_letter is UNSET else dead_letter or ""
+    fields = {"queue": queue, **changes, "dead_letter": said}
+    return Ask(Action.CONFIGURE, fields, lambda reply: msgspec.convert(reply, QueueSettings))
 
 
 def rows_in(reply: Reply) -> list[QueueRow]:

@@ -494,7 +494,7 @@ class Client:
         """
         changes: dict[str, Any] = {"max_size": max_size, "default_ttl": default_ttl, "default_retry": default_retry}
         changes |= {"max_deliveries": max_deliveries, "paused": paused, "expires_after": expires_after}
-        changes |= {"system": system, "dead_letter": None if dead_letter is UNSET else dead_letter or ""}
+        changes |= {"system": system, "dead_letter": dead_letter}
         return self._do(calls.configure(queue, changes))
 
     def clear(self, queue: str) -> int:

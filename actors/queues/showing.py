@@ -161,12 +161,12 @@ class Showing(Machine):
 
     def cancel(self, client: Client, seq: object) -> bool:
         """End the wait of that client's request, as if its time were over; whether it waited."""
-        for waiter in self.lines.of_client(client):
-            if waiter.call.request.seq == seq:
-                self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
-                self._give_up(waiter)
-                return True
-        return False
+        waiter = self.lines.find(client, seq)
+        if waiter is None:
+            return False
+        self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
+        self._give_up(waiter)
+        return True
 
     def withdraw(self, call: Call) -> None:
         """Out of all lines."""

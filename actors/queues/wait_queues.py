@@ -153,6 +153,10 @@ class WaitQueues:
         """Make a client's."""
         return list(self._by_client.get(client, {}).values())
 
+    def find(self, client: Client, seq: object) -> Waiter | None:
+        """Find the wait of that client's request."""
+        return next((waiter for waiter in self.of_client(client) if waiter.call.request.seq == seq), None)
+
     @property
     def next_deadline(self) -> float:
         """When the first has waited for long enough; `NEVER` if nobody waits."""

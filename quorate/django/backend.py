@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
@@ -112,7 +113,7 @@ class QuorateBackend(BaseTaskBackend):
         task_enqueued.send(type(self), task_result=result)
         return result
 
-    @property
+    @cached_property
     def results(self) -> TaskResults | None:
         """The results of tasks that have ended; None: they are not kept."""
         if not self.supports_get_result:

@@ -170,6 +170,10 @@ def _print(findings: Findings, as_json: bool) -> None:
             f"{findings.rows_without_checksum} rows have no checksum: an earlier version wrote them. They get one "
             "when they are next written, from feature level 6 on (qctl cluster upgrade)"
         )
+    if findings.blocks:
+        console.print(f"{findings.blocks} blocks of topics' messages")
+    for text in findings.damaged_blocks:
+        console.print(f"DAMAGED: {text}; its messages are lost, and readers of the topic are told so")
     for text in findings.torn:
         console.print(f"torn (a start cuts it off): {text}")
     for text in findings.faults:

@@ -46,6 +46,20 @@ READS: Final[dict[int, tuple[str, ...]]] = {
     Action.SCAN: ("shard", "after", "count", "full", "queue", "state", "sort", "as_job"),
     Action.CLIENT: ("command", "key", "wait"),
     Action.FIND: ("key", "scope"),
+    Action.TOPIC: (
+        *("topic", "command", "partitions", "keep_s", "keep_bytes", "keep_for_groups", "keep_for_groups_bytes"),
+        *("partition", "offset", "time", "pattern", "count", "after"),
+    ),
+    Action.APPEND: (
+        *("topic", "data", "messages", "partition", "key", "headers", "attribute", "encoding", "producer", "number"),
+        "expected",
+    ),
+    Action.READ: ("topic", "partition", "offset", "position", "time", "count", "max_bytes", "wait", "raw"),
+    Action.GROUP: (
+        *("topic", "group", "command", "member", "owns", "session", "wait", "partition", "offset", "time", "positions"),
+        "force",
+    ),
+    Action.COMMIT: ("topic", "group", "positions", "member", "generation"),
     Action.NODE_MONITOR: MONITOR,
     Action.NODE_LIST: LIST,
     Action.NODE_STATUS: (),

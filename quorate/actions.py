@@ -44,6 +44,8 @@ class About:
     """The queue that it names."""
     QUEUES: Final = "queues"
     """The queue or queues that it names."""
+    TOPIC: Final = "topic"
+    """The topic that it names; or all, of each shard: see `OF_ALL_TOPICS`."""
     MESSAGE: Final = "message"
     """One message: by its id, or by its queue and key, or by a key that is unique among all."""
     MESSAGES: Final = "messages"
@@ -66,13 +68,14 @@ class About:
     """Another request of who asks, which waits; the Router knows where."""
 
 
-OF_SOME_QUEUE: Final = frozenset({About.QUEUE, About.QUEUES, About.MESSAGE, About.MESSAGES})
+OF_SOME_QUEUE: Final = frozenset({About.QUEUE, About.QUEUES, About.MESSAGE, About.MESSAGES, About.TOPIC})
 
 
 class Gathered:
     """How the answers of several shards become one: `actors.gateway.gathers` has a class for each."""
 
     LIST: Final = "list"
+    TOPICS: Final = "topics"
     STATUS: Final = "status"
     METRICS: Final = "metrics"
     SUM: Final = "sum"
@@ -88,7 +91,7 @@ BASE_LEVEL: Final = 5
 """The feature level of the oldest nodes that this version talks with: see `storage.records`."""
 
 STREAMS_LEVEL: Final = 6
-"""That at which nodes know `on_duplicate` and `unless`: see there, too."""
+"""That at which nodes know topics, `on_duplicate` and `unless`: see there, too."""
 
 
 class Facts(NamedTuple):
@@ -186,6 +189,43 @@ TABLE: Final = (
     Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True),
     Facts(*(Action.FIND, "find", Right.LOOK, About.MESSAGE, Gathered.FOUND), is_repeatable=True),
+    Facts(
+        *(Action.TOPIC, "topic", Right.MANAGE, About.TOPIC, Gathered.TOPICS),
+        writes=True,
+        is_long=True,
+        is_repeatable=True,
+        unless_gone=True,
+        level=STREAMS_LEVEL,
+    ),
+    Facts(
+        *(Action.APPEND, "append", Right.PRODUCE, About.TOPIC),
+        writes=True,
+        needs_space=True,
+        level=STREAMS_LEVEL,
+    ),
+    Facts(
+        *(Action.READ, "read", Right.CONSUME, About.TOPIC),
+        asks_node=True,
+        is_long=True,
+        is_repeatable=True,
+        may_wait=True,
+        any_node=True,
+        level=STREAMS_LEVEL,
+    ),
+    Facts(
+        *(Action.GROUP, "group", Right.CONSUME, About.TOPIC),
+        writes=True,
+        is_long=True,
+        is_repeatable=True,
+        may_wait=True,
+        level=STREAMS_LEVEL,
+    ),
+    Facts(
+        *(Action.COMMIT, "commit", Right.CONSUME, About.TOPIC),
+        writes=True,
+        is_repeatable=True,
+        level=STREAMS_LEVEL,
+    ),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),
@@ -240,8 +280,21 @@ TABLE: Final = (
 
 BY_NUMBER: Final[dict[int, Facts]] = {facts.action: facts for facts in TABLE}
 WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
-AUDITED: Final = frozenset(f.action for f in TABLE if f.right in (Right.MANAGE, Right.OPERATE)) | {Action.MOVE}
+AUDITED: Final = frozenset(f.action for f in TABLE if f.right in (Right.MANAGE, Right.OPERATE)) | {
+    Action.MOVE,
+    Action.GROUP,
+}
 """What is written down though it is allowed: it manages queues, or operates a node."""
+
+OF_COMMAND: Final[dict[int, dict[str | None, str]]] = {
+    int(Action.TOPIC): {"list": Right.LOOK, "show": Right.LOOK},
+    int(Action.GROUP): {"list": Right.LOOK, "show": Right.LOOK, "reset": Right.MANAGE, "remove": Right.MANAGE},
+}
+"""The rights that some commands of an action take, where they are others than the action's."""
+
+OF_TOPICS: Final = frozenset(facts.action for facts in TABLE if facts.about == About.TOPIC)
+OF_ALL_TOPICS: Final = "list"
+"""The command of the action topic that is about all of them."""
 
 LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > BASE_LEVEL}
 """The actions that the oldest nodes do not know, each with its feature level."""

@@ -55,6 +55,11 @@ class Action(IntEnum):
     SCAN = 23
     CLIENT = 24
     FIND = 25
+    TOPIC = 26
+    APPEND = 27
+    READ = 28
+    GROUP = 29
+    COMMIT = 30
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -112,6 +117,18 @@ class ErrorWord:
     NOT_AUTHENTICATED: Final = "not_authenticated"
     INTERNAL: Final = "internal_error"
     GIVEN_UP: Final = "given_up"
+    NO_SUCH_TOPIC: Final = "no_such_topic"
+    TOPIC_EXISTS: Final = "topic_exists"
+    IS_A_TOPIC: Final = "is_a_topic"
+    IS_A_QUEUE: Final = "is_a_queue"
+    WRONG_PARTITION: Final = "wrong_partition"
+    NO_SUCH_GROUP: Final = "no_such_group"
+    GROUP_IN_USE: Final = "group_in_use"
+    UNKNOWN_MEMBER: Final = "unknown_member"
+    NOT_OWNER: Final = "not_owner"
+    OFFSET_CONFLICT: Final = "offset_conflict"
+    DUPLICATE_NUMBER: Final = "duplicate_number"
+    DAMAGED: Final = "damaged"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -155,6 +172,16 @@ Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 Expire = Literal["drop", "bury"]
 Scope = Literal["all"]
 OnDuplicate = Literal["refuse", "keep", "replace"]
+PARTITIONS_MAX: Final = 1024
+"""Of one topic."""
+
+PartitionIndex = Annotated[int, Meta(ge=0, le=PARTITIONS_MAX - 1)]
+OffsetOrEnd = WholeNumber | Literal["earliest", "latest"]
+GROUP_MAX: Final = 200
+GroupName = Annotated[str, Meta(min_length=1, max_length=GROUP_MAX)]
+"""A group's name, a member's, a producer's: at most so many bytes of UTF-8."""
+
+Attribute = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 Paused = bool | Literal["in", "out", "all", "none"]
 
 
@@ -173,6 +200,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     keep: bool | None = None
     scope: Scope | None = None
     on_duplicate: OnDuplicate | None = None
+    attribute: Attribute | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -204,6 +232,14 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     its queue has the `key` already: it is refused, that message is kept, or replaced. `unless`: a show with `wait` is
     answered when the key names another message than this one. `system`: a list has system queues, too, and a configure
     makes a queue one.
+
+    Of topics: `topic` is the one that a request is about, `partition` one of it. `offset`, `position` and `time` name a
+    message; `offset` may be the earliest or the latest. `group`: who reads together, each `member` its own partitions.
+    `owns` are those that the member has now; `positions`: at which offset of which partition the group goes on;
+    `generation`: which assignment that is about. A member that says nothing for `session` (s) is none any more.
+    `producer` numbers its appends with `number`. `expected`: the offset that the message is to get. `attribute` goes
+    with the message. `max_bytes`: of a read's reply, about. `partitions`, `keep_s`, `keep_bytes`, `keep_for_groups` and
+    `keep_for_groups_bytes` are a topic's settings. `force`: also where somebody reads.
     """
 
     action: Integer
@@ -269,6 +305,28 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     on_duplicate: OnDuplicate | None = None
     unless: MsgId | None = None
     system: bool | None = None
+    topic: Name | None = None
+    partition: PartitionIndex | None = None
+    offset: OffsetOrEnd | None = None
+    position: WholeNumber | None = None
+    time: Seconds | None = None
+    max_bytes: Annotated[int, Meta(ge=1, le=MSG_ID_MAX)] | None = None
+    group: GroupName | None = None
+    member: GroupName | None = None
+    owns: Annotated[list[PartitionIndex], Meta(max_length=PARTITIONS_MAX)] | None = None
+    session: Duration | None = None
+    positions: Annotated[dict[PartitionIndex, WholeNumber], Meta(min_length=1, max_length=PARTITIONS_MAX)] | None = None
+    generation: WholeNumber | None = None
+    producer: GroupName | None = None
+    number: Annotated[int, Meta(ge=1, le=MSG_ID_MAX)] | None = None
+    expected: WholeNumber | None = None
+    attribute: Attribute | None = None
+    partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
+    keep_s: Seconds | None = None
+    keep_bytes: WholeNumber | None = None
+    keep_for_groups: bool | None = None
+    keep_for_groups_bytes: WholeNumber | None = None
+    force: bool | None = None
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
@@ -325,6 +383,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
     message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it. `told`: of a
     message for who asked with `ttr`. `deliveries_here`: see `MessageView`. `ignored`: fields that it was done without.
+    `topic`: the request's.
     """
 
     action: int
@@ -352,6 +411,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     told: Told | None = None
     deliveries_here: int | None = None
     ignored: list[str] | None = None
+    topic: str | None = None
 
 
 class KeptReply(Reply, kw_only=True):
@@ -491,11 +551,17 @@ ReplyT = TypeVar("ReplyT", bound=Reply)
 def done(request: Request, kind: type[ReplyT], **fields: Any) -> ReplyT:
     """Make the reply of that kind to a request that was done."""
     fields.setdefault("queue", request.queue)
-    return kind(action=request.action, code=Code.OK, seq=request.seq, **fields)
+    return kind(action=request.action, code=Code.OK, seq=request.seq, topic=request.topic, **fields)
 
 
 def refusal(request: Request, error: str, reason: str) -> Reply:
     """Make an error reply to `request`: `error` is one of `ErrorWord`, `reason` a sentence for a person."""
     return Reply(
-        action=request.action, code=Code.ERROR, queue=request.queue, error=error, reason=reason, seq=request.seq
+        action=request.action,
+        code=Code.ERROR,
+        queue=request.queue,
+        error=error,
+        reason=reason,
+        seq=request.seq,
+        topic=request.topic,
     )

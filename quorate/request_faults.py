@@ -1,6 +1,11 @@
 """What can be wrong with a request's fields beyond their types, for clients and nodes."""
 
-from quorate.protocol import HEADER_BYTES_MAX
+from typing import Final
+
+from quorate.protocol import GROUP_MAX, HEADER_BYTES_MAX, name_fault
+
+NOT_IN_GROUPS: Final = frozenset(" ~!#$%^&*()+=`'\",;/?[]<>.:{}")
+"""Characters that a group's name can't have: MetaQ's, which are those that paths of ZooKeeper and addresses use."""
 
 
 def host_fault(host: str) -> str | None:
@@ -20,3 +25,20 @@ def headers_fault(headers: dict[str, str]) -> str | None:
             return "has an empty name"
         size += len(name.encode()) + len(text.encode())
     return f"has {size} bytes, and {HEADER_BYTES_MAX} are allowed" if size > HEADER_BYTES_MAX else None
+
+
+def group_name_fault(name: str) -> str | None:
+    """Say what is wrong with the name of a member or a producer; None if it may be used."""
+    fault = name_fault(name)
+    if fault is None and len(name.encode()) > GROUP_MAX:
+        return f"is longer than {GROUP_MAX} bytes of UTF-8"
+    return fault
+
+
+def group_fault(name: str) -> str | None:
+    """Say what is wrong with the name of a group; None if it may be used."""
+    fault = group_name_fault(name)
+    if fault is None:
+        wrong = next((one for one in name if one in NOT_IN_GROUPS), None)
+        fault = None if wrong is None else f"holds {wrong!r}: letters, digits, '-', '_', '@' and '|' may stand there"
+    return fault

@@ -66,6 +66,11 @@ class Contents:
             elif queue.keys.get(key) == message.msg_id:  # see `ShardState._moved`
                 del queue.keys[key]
 
+    def cut(self, after: int) -> None:
+        """End the log behind record `after`, where what later records had changed is taken back."""
+        self.trans_id = after
+        self.stretches.cut(after)
+
     def name_queue(self, name: str) -> None:
         """Have a queue found by its name, also in order."""
         self.names.add(name)

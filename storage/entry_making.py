@@ -7,7 +7,7 @@ from storage.entry import StoredEntry
 from storage.entry_codec import encode
 from storage.kinds import messages_of
 from storage.message import Made, Message, weight
-from storage.records import Members
+from storage.records import Append, Members, Offsets, Retire
 
 SMALL_ENTRY_RECORDS: Final = 100
 RECORD_BYTES: Final = 400
@@ -16,6 +16,7 @@ RECORD_BYTES: Final = 400
 ITEM_BYTES: Final = 40
 
 _Members: Final = Members
+_Append: Final = Append
 _StoredEntry: Final = StoredEntry
 
 
@@ -43,7 +44,7 @@ def make_entries(
 def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int, int]]) -> Sequence[Sequence[Made]]:
     """Cut the records so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
-        data_bytes = sum([weight(record) for record in records if isinstance(record, Message)])
+        data_bytes = sum([_data_bytes(record) for record in records])
         if data_bytes < bytes_max // 2:
             return [records]
     if sum([_size(record) for record in records]) <= bytes_max:
@@ -60,8 +61,27 @@ def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int
     return parts
 
 
+def _data_bytes(record: Made) -> int:
+    """Count what clients have given it (bytes)."""
+    if isinstance(record, Message):
+        return weight(record)
+    return appended_bytes(record) if type(record) is _Append else 0
+
+
+def appended_bytes(record: Append) -> int:
+    """Count what its client has given a message that is appended to a topic: as `weight` does."""
+    size = 0 if record.attribute is None else 4 * len(record.attribute)
+    if record.headers is not None:
+        size += 4 * sum([len(name) + len(text) for name, text in record.headers.items()])
+    return size + len(record.data)
+
+
 def _size(record: Made) -> int:
     """Reckon what a record takes (bytes, at most about)."""
     if isinstance(record, Message):
         return weight(record) + RECORD_BYTES
+    if type(record) is _Append:
+        return appended_bytes(record) + RECORD_BYTES
+    if isinstance(record, (Retire, Offsets)):
+        return RECORD_BYTES + ITEM_BYTES * len(record.partitions)
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

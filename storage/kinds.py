@@ -9,23 +9,29 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from storage.records import (
+    Append,
     Bury,
     Clear,
     Configure,
     Confirm,
     Deliver,
+    DropGroup,
+    DropTopic,
     Encoding,
     Expire,
     Extend,
     Lead,
     Members,
     Move,
+    Offsets,
     Position,
     Produce,
     Record,
     Release,
     Remove,
+    Retire,
     Take,
+    Topic,
     Withhold,
 )
 
@@ -34,12 +40,13 @@ class Rows(NamedTuple):
     """What of a record outlives the log's head, as rows of LMDB.
 
     `messages`: those of its `msg_ids`; `queues`: those of the queues that these fields name; `section`: the name of a
-    row of `storage.sections`.
+    row of `storage.sections`; `topics`: those that `storage.topics` names for it.
     """
 
     messages: bool = False
     queues: tuple[str, ...] = ()
     section: str | None = None
+    topics: bool = False
 
 
 class Counts(NamedTuple):
@@ -108,6 +115,11 @@ def _removal(record: type[msgspec.Struct], *counted: str, ended: str, lost: bool
     """Make the row of a kind whose messages are gone."""
     columns = Columns(ended=ended)
     return Kind(record, "remove_messages", _ITS_MESSAGES, Counts(counted), columns, lost=lost)
+
+
+def _of_topics(record: type[msgspec.Struct], apply: str, hidden: tuple[str, ...] = ()) -> Kind:
+    """Make the row of a kind about a topic."""
+    return Kind(record, apply, Rows(topics=True), Counts(), columns=None, part="topics", hidden=hidden)
 
 
 KINDS: Final = (
@@ -187,12 +199,21 @@ KINDS: Final = (
         columns=Columns(each=_DUE),
         unplaces=True,
     ),
+    _of_topics(Topic, "set_topic"),
+    _of_topics(Append, "append", hidden=("encoding",)),
+    _of_topics(Retire, "retire"),
+    _of_topics(DropTopic, "drop_topic"),
+    _of_topics(Offsets, "set_offsets"),
+    _of_topics(DropGroup, "drop_group"),
 )
 """Every kind, in the order of its number in the log."""
 
 BY_TYPE: Final = {kind.record: kind for kind in KINDS}
 
-ABSENT_UNLESS_SET: Final = ("consumer", *(name for kind in KINDS for name in kind.later))
+ABSENT_UNLESS_SET: Final = (
+    *("consumer", "headers", "attribute", "flag", "producer", "serial"),
+    *(name for kind in KINDS for name in kind.later),
+)
 """Fields that are shown only where they say something."""
 
 _fields_of: Final = msgspec.structs.astuple
@@ -240,8 +261,11 @@ def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:
     if isinstance(record, Produce):
         del fields["marks"]
         fields.update(record.all_marks() or {})
-    if isinstance(record, Produce) and record.encoding == Encoding.JSON:
-        fields["data"] = msgspec.Raw(record.data)
-    elif isinstance(record, Produce):
-        fields["encoding"] = "base64"  # which is how JSON encoders here say bytes
+    if isinstance(record, (Produce, Append)):
+        if record.encoding == Encoding.JSON:
+            fields["data"] = msgspec.Raw(record.data)
+        elif record.encoding == Encoding.TEXT:
+            fields["data"] = record.data.decode()
+        else:
+            fields["encoding"] = "base64"  # which is how JSON encoders here say bytes
     return {"trans_id": trans_id, "kind": kind.name, "time": time, **fields}

@@ -1,11 +1,12 @@
 """The change log and the backlog in LMDB: bulk storing, reading, and trimming of the log's head.
 
 Tables: `log` has the entries (`storage.log_rows`); `backlog` maps a msg_id (8 bytes, big-endian) to
-the message as msgpack; `queues` maps a name to [settings, max_id], both with checksums (`storage.row_checksums`);
-`meta` holds the format version, the shard,
+the message as msgpack; `queues` maps a name to [settings, max_id], `topics` a key (`storage.topic_keys`) to what
+`storage.topics` keeps, all with checksums (`storage.row_checksums`); `blocks` has the messages of topics
+(`storage.blocks`); `meta` holds the format version, the shard,
 `trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
-it), the sections as trimmed records left them (`storage.sections`), and `side`. All but `meta` have a twin, in which a
-snapshot gathers; `side` says which of the two counts.
+it), the sections as trimmed records left them (`storage.sections`), which blocks are missing (`gaps`), and `side`. All
+but `meta` and `blocks` have a twin, in which a snapshot gathers; `side` says which of the two counts.
 
 Trimming drops the oldest entries unread, and in the same transaction puts the messages among them that are still live
 into `backlog` as they are now, and removes the rows of those that are gone. Which those are, and what "now" is, the
@@ -19,6 +20,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage import entry_codec
+from storage.block_rows import blocks_before, blocks_end, blocks_from
+from storage.blocks import prefix, read_key
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, DiskFullError, MapGrownError, UnknownFormatError
 from storage.log_rows import entries_behind, entries_in, key_behind, last_in, number_key, row_of, rows_of
@@ -27,14 +30,19 @@ from storage.row_checksums import number_in, opened, sealed, sealed_number
 from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows, Section, level_of
 from storage.tables import (
     BACKLOG,
+    BLOCKS,
     LOG,
     META,
     OTHER_SIDE,
     QUEUES,
+    TOPICS,
     ReadTransaction,
     Tables,
     WriteTransaction,
 )
+from storage.tails import without
+from storage.topic_keys import TOPIC_ROW
+from storage.topic_rows import decode_topic_row
 from storage.trimming import FIRST_VOTE_ID, Trim, TrimRows
 
 FORMAT_VERSION: Final = 1
@@ -51,9 +59,16 @@ TRIMMED_KEY: Final = b"trimmed"
 TRIMMED_VOTE_KEY: Final = b"trimmed_vote"
 SIDE_KEY: Final = b"side"
 _STAGED_KEY: Final = b"staged"
+_GAPS_KEY: Final = b"gaps"
 
 decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
+
+
+Gap = tuple[int, int, int, int]
+"""Messages of a topic that this node lacks: the topic's number, the partition, from which offset on, up to which."""
+
+_decode_gaps: Final = msgspec.msgpack.Decoder(list[Gap]).decode
 
 
 class Bounds(NamedTuple):
@@ -111,8 +126,8 @@ class LogStore:
     def _set_side(self, side: bytes) -> None:
         """`side` is what stands behind the names of the tables that count."""
         ours, others = side.decode(), "" if side else OTHER_SIDE
-        self.log, self.backlog, self.queues = LOG + ours, BACKLOG + ours, QUEUES + ours
-        self._other = {b"m": BACKLOG + others, b"q": QUEUES + others, b"l": LOG + others}
+        self.log, self.backlog, self.queues, self.topics = LOG + ours, BACKLOG + ours, QUEUES + ours, TOPICS + ours
+        self._other = {b"m": BACKLOG + others, b"q": QUEUES + others, b"l": LOG + others, b"t": TOPICS + others}
 
     @staticmethod
     def _check_format(transaction: ReadTransaction, shard: int) -> int:
@@ -126,8 +141,10 @@ class LogStore:
             raise UnknownFormatError(f"the data is of shard {owner}, not of shard {shard}")
         return version
 
-    def store(self, entries: Sequence[StoredEntry], *, seals: bool = False) -> None:
-        """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored.
+    def store(
+        self, entries: Sequence[StoredEntry], *, seals: bool = False, blocks: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        """Append entries, in order, and `blocks`, all in one commit. Raises `DiskFullError`, and then none is stored.
 
         `seals`: all other rows have checksums from here on.
         """
@@ -135,6 +152,7 @@ class LogStore:
 
         def write(transaction: WriteTransaction) -> None:
             transaction.append(self.log, rows)
+            transaction.put(BLOCKS, blocks)
             if seals and not self.seals:
                 _note_sealed(transaction)
             elif not self.seals and transaction.get(META, _FORMAT_KEY) != several:
@@ -189,7 +207,7 @@ class LogStore:
         with self._tables.read() as transaction:
             return transaction.bytes_of(self.log)
 
-    def trim(self, trim: Trim) -> None:
+    def trim(self, trim: Trim, blocks: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Drop the log's head, whole entries; `trim.rows` are what it is about as of some later moment."""
         rows = trim.rows
 
@@ -200,6 +218,10 @@ class LogStore:
             queues = [(name.encode(), row) for name, row in rows.queues if row is not None]
             transaction.put(self.queues, self._as_written(queues))
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
+            topics = [(key, row) for key, row in rows.topics if row is not None]
+            transaction.put(self.topics, self._as_written(topics))
+            transaction.delete(self.topics, [key for key, row in rows.topics if row is None])
+            transaction.put(BLOCKS, blocks)
             transaction.delete_up_to(self.log, key_behind(trim.until))
             self._note_trimmed(transaction, trim.until, trim.vote_id, rows.sections)
 
@@ -223,8 +245,10 @@ class LogStore:
         """
 
         def write(transaction: WriteTransaction) -> None:
-            for table in (self.log, self.backlog, self.queues):
+            for table in (self.log, self.backlog, self.queues, self.topics):
                 transaction.clear(table)
+            topics = [(key, row) for key, row in transaction_rows.topics if row is not None]
+            transaction.put(self.topics, self._as_written(topics))
             messages = [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages]
             transaction.put(self.backlog, self._as_written(messages))
             rows = [(name.encode(), row) for name, row in transaction_rows.queues if row is not None]
@@ -245,7 +269,7 @@ class LogStore:
         size = 0
         is_last = True
         with self._tables.read() as transaction:
-            for letter, table in ((b"m", self.backlog), (b"q", self.queues)):
+            for letter, table in ((b"m", self.backlog), (b"q", self.queues), (b"t", self.topics)):
                 if cursor[:1] > letter or not is_last:
                     continue
                 after = cursor[1:] if cursor[:1] == letter else b""
@@ -298,9 +322,11 @@ class LogStore:
 
         def write(transaction: WriteTransaction) -> None:
             side = side_of(transaction)
-            for table in (self.log, self.backlog, self.queues):
+            for table in (self.log, self.backlog, self.queues, self.topics):
                 transaction.clear(table)
             transaction.delete(META, [_STAGED_KEY, *KEYS])
+            gaps = gaps_in(transaction) + self._new_gaps(transaction, self._other[b"t"])
+            transaction.put(META, self._as_written([(_GAPS_KEY, msgspec.msgpack.encode(gaps))]))
             self._note_trimmed(transaction, part.trimmed, part.vote_id, part.sections)
             transaction.put(META, self._as_written([(SIDE_KEY, b"" if side else OTHER_SIDE.encode())]))
 
@@ -308,6 +334,88 @@ class LogStore:
         with self._tables.read() as transaction:
             self._set_side(side_of(transaction))
         self.bounds = Bounds(part.trimmed, part.trimmed)
+
+    # -- messages of topics ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
+        """Find which blocks are missing where a snapshot has those rows of topics."""
+        found: list[Gap] = []
+        for key, row in transaction.range(topics, TOPIC_ROW):
+            if key[:1] != TOPIC_ROW:
+                break
+            its = decode_topic_row(opened(key, row, "a topic's row"))
+            for index, partition in enumerate(its.partitions):
+                end = blocks_end(transaction, its.settings.number, index)
+                begin = max(partition.first, 0 if end is None else end[0])
+                if begin < partition.base:
+                    found.append((its.settings.number, index, begin, partition.base))
+        return found
+
+    def store_blocks(self, blocks: Sequence[tuple[bytes, bytes]]) -> None:
+        """Keep these, which were not here."""
+        self._write(lambda transaction: transaction.put(BLOCKS, blocks))
+
+    def fill_gap(self, gap: Gap, blocks: Sequence[tuple[bytes, bytes]], upto: int) -> None:
+        """Keep blocks that were missing: of this gap they hold all messages before offset `upto`."""
+        number, index, begin, _ = gap
+
+        def write(transaction: WriteTransaction) -> None:
+            transaction.put(BLOCKS, blocks)
+            left: list[Gap] = []
+            for one in gaps_in(transaction):
+                if one[:2] != (number, index):
+                    left.append(one)
+                else:
+                    left += [(number, index, *still) for still in without([(one[2], one[3])], begin, upto)]
+            transaction.put(META, self._as_written([(_GAPS_KEY, msgspec.msgpack.encode(left))]))
+
+        self._write(write)
+
+    def read_blocks(self, number: int, index: int, offset: int, bytes_max: int) -> list[tuple[bytes, bytes]]:
+        """Read the blocks of a partition from that on which holds `offset`, until `bytes_max` is passed."""
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        with self._tables.read() as transaction:
+            for key, value in blocks_from(transaction, number, index, offset):
+                found.append((key, value))
+                size += len(value)
+                if size >= bytes_max:
+                    break
+        return found
+
+    def drop_blocks(self, number: int, kept: dict[int, int] | None, rows_max: int) -> bool:
+        """Drop blocks of a topic that are not kept any more, at most `rows_max`; returns whether that was all.
+
+        `kept`: from which offset on each of these partitions is; None: nothing is.
+        """
+        with self._tables.read() as transaction:
+            keys: list[bytes] = []
+            if kept is None:
+                for key in transaction.keys(BLOCKS, prefix(number)):
+                    if len(keys) > rows_max or read_key(key).number != number:
+                        break
+                    keys.append(bytes(key))
+            else:
+                for index, first in kept.items():
+                    keys += blocks_before(transaction, number, index, first, rows_max + 1 - len(keys))
+        if keys:
+            self._write(lambda transaction: transaction.delete(BLOCKS, keys[:rows_max]))
+        return len(keys) <= rows_max
+
+    def remove_blocks(self, keys: Sequence[bytes]) -> None:
+        """Remove blocks that are damaged."""
+        self._write(lambda transaction: transaction.delete(BLOCKS, keys))
+
+    def topics_with_blocks(self) -> list[int]:
+        """List the numbers of the topics that have blocks."""
+        found: list[int] = []
+        with self._tables.read() as transaction:
+            key = next(transaction.keys(BLOCKS, b"\0"), None)
+            while key is not None:
+                found.append(read_key(bytes(key)).number)
+                key = next(transaction.keys(BLOCKS, prefix(found[-1] + 1)), None)
+        return found
 
     def _write(self, change: Callable[[WriteTransaction], None]) -> None:
         """Commit a change, again and again while it has to wait for a larger map."""
@@ -385,6 +493,11 @@ def section_rows(transaction: ReadTransaction) -> list[tuple[Section, bytes]]:
 def open_section_rows(transaction: ReadTransaction) -> Rows:
     """Read what those rows hold. Raises `DamagedError`."""
     return tuple(opened(section.key, row, section.name) for section, row in section_rows(transaction))
+
+
+def gaps_in(transaction: ReadTransaction) -> list[Gap]:
+    """Read which messages of topics this node lacks."""
+    return _decode_gaps(opened(_GAPS_KEY, transaction.get(META, _GAPS_KEY) or b"\x90", "the row of missing blocks"))
 
 
 def decode_in_chain(data: bytes, where: str, after: int, end: int | None = None) -> Entry:

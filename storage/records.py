@@ -24,6 +24,8 @@ class Encoding:
     """A JSON value's text, as it came."""
     PLAIN: Final = 1
     """Themselves."""
+    TEXT: Final = 2
+    """A JSON string's UTF-8: in topics alone, where clients of bytes protocols read it as it is stored."""
 
 
 CONSUMER: Final = "consumer"
@@ -363,6 +365,91 @@ class Position(msgspec.Struct, array_like=True, tag=14, gc=False, forbid_unknown
     at: float
 
 
+class Topic(msgspec.Struct, array_like=True, tag=17, gc=False, forbid_unknown_fields=True):
+    """A topic's settings, all of them, as they hold from here. Records of topics came with `STREAMS_LEVEL`.
+
+    `number`: the topic's own; one that is removed and created again under the same name has another. `partitions`: so
+    many, and never fewer than before. `keep_s`, `keep_bytes`: messages are kept for so long, and so many bytes of each
+    partition (0: no limit). `keep_for_groups`: those that a group has not read yet are kept for it, up to
+    `keep_for_groups_bytes` of each partition.
+    """
+
+    queue: str
+    number: int
+    partitions: int
+    keep_s: float
+    keep_bytes: int
+    keep_for_groups: bool = False
+    keep_for_groups_bytes: int = 0
+    made_at: float = 0.0
+
+
+class Append(msgspec.Struct, array_like=True, tag=18, gc=False, forbid_unknown_fields=True):
+    """A message was appended to a partition, at `offset`, which is one more than that of the message before it.
+
+    `data` are a payload's bytes, of which `encoding` says what they are. `attribute` goes with the message, `flag` is
+    its sender's. `producer`, `serial`: who numbers its appends, and the number that this one has.
+    """
+
+    queue: str
+    number: int
+    partition: int
+    offset: int
+    data: bytes
+    encoding: int
+    produced_at: float
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    attribute: str | None = None
+    flag: int = 0
+    producer: str | None = None
+    serial: int = 0
+
+
+class Retire(msgspec.Struct, array_like=True, tag=19, gc=False, forbid_unknown_fields=True):
+    """Messages of these partitions are not kept any more: those before `offsets`, which begin at `positions` (bytes).
+
+    `ats`: when the first that stays was appended, at the latest (Unix seconds).
+    """
+
+    queue: str
+    number: int
+    partitions: list[int]
+    offsets: list[int]
+    positions: list[int]
+    ats: list[float]
+
+
+class DropTopic(msgspec.Struct, array_like=True, tag=20, gc=False, forbid_unknown_fields=True):
+    """A topic is gone, with all its messages and groups."""
+
+    queue: str
+    number: int
+
+
+class Offsets(msgspec.Struct, array_like=True, tag=21, gc=False, forbid_unknown_fields=True):
+    """A group goes on at these offsets of these partitions, as it said at `at` (Unix seconds).
+
+    `session_s`: it has members, the most patient of which may be silent for so long; 0: it has none.
+    """
+
+    queue: str
+    number: int
+    group: str
+    partitions: list[int]
+    offsets: list[int]
+    at: float
+    session_s: float = 0.0
+
+
+class DropGroup(msgspec.Struct, array_like=True, tag=22, gc=False, forbid_unknown_fields=True):
+    """A group of a topic is gone, with its offsets."""
+
+    queue: str
+    number: int
+    group: str
+
+
 class ReaderPosition(NamedTuple):
     """Where a reader is: it has all records up to `upto`, as it said at `at` (Unix seconds)."""
 
@@ -386,9 +473,18 @@ Change = (
     | Position
     | Move
     | Withhold
+    | Topic
+    | Append
+    | Retire
+    | DropTopic
+    | Offsets
+    | DropGroup
 )
-"""A record that produces no message."""
+"""A record that produces no message of a queue."""
 
 Record = Produce | Change
+OfTopic = Topic | Append | Retire | DropTopic | Offsets | DropGroup
+"""A record about a topic: its `queue` is the topic's name, its `number` the topic's."""
+
 Moving = Bury | Move
 Removal = Take | Confirm | Expire | Clear

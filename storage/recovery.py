@@ -7,10 +7,12 @@ the recovery with `DamagedError`; `storage.repair` inspects and mends that.
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from storage.block_rows import blocks_end
 from storage.disk import Folder
 from storage.entry import Entry, StoredEntry
 from storage.entry_codec import is_whole, stored_entry
@@ -21,6 +23,7 @@ from storage.log_store import (
     decode_in_chain,
     decode_message_row,
     decode_queue_row,
+    gaps_in,
     open_section_rows,
     trimmed_vote_id,
 )
@@ -29,6 +32,7 @@ from storage.row_checksums import opened
 from storage.sections import SECTIONS
 from storage.state import ShardState
 from storage.tables import ReadTransaction, Tables
+from storage.topic_loading import Loader
 
 RowT = TypeVar("RowT")
 
@@ -125,6 +129,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
         _must_be(transaction, store.queues, count)
         count = _load_messages(_resting(transaction.range(store.backlog), rest), state.restore_message)
         _must_be(transaction, store.backlog, count)
+        _load_topics(tables, transaction, store, state)
         sections = open_section_rows(transaction)
     for section, data in zip(SECTIONS, sections, strict=True):
         if data:
@@ -132,6 +137,26 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
     state.trans_id = store.bounds.trimmed
     state.stretches.begin(state.trans_id)
     return len(state.messages)
+
+
+def _load_topics(tables: Tables, transaction: ReadTransaction, store: LogStore, state: ShardState) -> None:
+    """Load the rows of topics, and find up to where each partition's blocks go."""
+    loader, count = Loader(state.topics, partial(_blocks_end, tables)), 0
+    for count, (key, data) in enumerate(transaction.range(store.topics), 1):  # noqa: B007
+        where = f"row {key!r} of a topic"
+        try:
+            loader.restore(key, opened(key, data, where))
+        except UNREADABLE as error:
+            raise DamagedError(where, str(error)) from error
+    _must_be(transaction, store.topics, count)
+    loader.finish()
+    for number, index, begin, until in gaps_in(transaction):
+        state.topics.tails.gaps.setdefault((number, index), []).append((begin, until))
+
+
+def _blocks_end(tables: Tables, number: int, index: int) -> tuple[int, int] | None:
+    with tables.read() as transaction:
+        return blocks_end(transaction, number, index)
 
 
 def _must_be(transaction: ReadTransaction, table: str, count: int) -> None:

@@ -9,6 +9,7 @@ confirmed come back. The caller copies the folder first.
 from dataclasses import dataclass, field
 
 from storage import entry_codec
+from storage.blocks import BlockView, read_key
 from storage.disk import Folder
 from storage.entry import Entry
 from storage.errors import DamagedError, StorageError
@@ -18,6 +19,7 @@ from storage.log_store import (
     LogStore,
     decode_message_row,
     decode_queue_row,
+    gaps_in,
     section_rows,
     trimmed_vote_id,
 )
@@ -26,7 +28,8 @@ from storage.recovery import UNREADABLE, standing_entries
 from storage.row_checksums import is_sealed, opened
 from storage.sections import rows_of
 from storage.state import ShardState
-from storage.tables import Tables
+from storage.tables import BLOCKS, Tables
+from storage.topic_loading import Loader, all_keys, row_of
 from storage.trimming import TrimRows, encode_row, queue_row
 
 
@@ -35,7 +38,7 @@ class Findings:
     """What a shard's folder holds. `faults` stop a start; `torn` is what a start would cut off by itself.
 
     `lost` are the ranges of trans_ids that can't be read, both ends included. `rows_without_checksum`: written by a
-    version before, and not since.
+    version before, and not since. `damaged_blocks`: messages of topics that can't be read; a node starts with them.
     """
 
     first_trans_id: int = 0
@@ -52,6 +55,9 @@ class Findings:
     lost: list[tuple[int, int]] = field(default_factory=list)
     members: Members | None = None
     rows_without_checksum: int = 0
+    blocks: int = 0
+    damaged_blocks: list[str] = field(default_factory=list)
+    damaged_keys: list[bytes] = field(default_factory=list)
 
     @property
     def is_of_cluster(self) -> bool:
@@ -71,12 +77,17 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
     findings, state = _salvage(tables, folder, shard)
     if not findings.faults:
         return findings
+    state.topics.tails.close_until(state.topics.numbers.values(), state.trans_id)
     rows = TrimRows(
         [(msg_id, encode_row(state.messages[msg_id].record())) for msg_id in sorted(state.messages)],
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
         rows_of(state),
+        topics=[(key, row_of(state.topics, key)) for key in all_keys(state.topics)],
     )
-    LogStore(tables, shard).replace(rows, findings.last_trans_id, findings.vote_id)
+    store = LogStore(tables, shard)
+    store.replace(rows, findings.last_trans_id, findings.vote_id)
+    store.remove_blocks(findings.damaged_keys)
+    store.store_blocks([block.row() for block in state.topics.tails.take_to_store()])
     for name in [name for name in folder.names() if is_segment_name(name)]:
         folder.remove(name)
     return findings
@@ -90,7 +101,8 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     trimmed = store.bounds.trimmed
     state.trans_id = trimmed
     findings.first_trans_id = trimmed + 1
-    _read_rows(tables, store, state, findings)
+    ends = _read_blocks(tables, findings)
+    _read_rows(tables, store, state, findings, ends)
     try:
         content = read_journal(folder)
         payloads = content.payloads
@@ -140,7 +152,13 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     return findings, state
 
 
-def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Findings) -> None:
+def _read_rows(
+    tables: Tables,
+    store: LogStore,
+    state: ShardState,
+    findings: Findings,
+    ends: dict[tuple[int, int], tuple[int, int]],
+) -> None:
     """Read the rows beside the log, with their checksums."""
 
     def content(key: bytes, data: bytes, where: str) -> bytes | None:
@@ -159,25 +177,61 @@ def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Fin
                     section.into_facts(state.facts, section.decode(held))
             except UNREADABLE as error:
                 findings.faults.append(f"{section.name}: {error}")
-        for table in (store.queues, store.backlog):
+        loader = Loader(state.topics, lambda number, index: ends.get((number, index)))
+        for table in (store.queues, store.topics, store.backlog):
             count = 0
             for count, (key, data) in enumerate(transaction.range(table), 1):  # noqa: B007
                 is_queue = table == store.queues
                 where = f"queue row {key!r}" if is_queue else f"backlog row {int.from_bytes(key, 'big')}"
+                if table == store.topics:
+                    where = f"row {key!r} of a topic"
                 try:
                     held = content(key, data, where)
                     if held is None:
                         continue
-                    if is_queue:
+                    if table == store.topics:
+                        loader.restore(key, held)
+                    elif is_queue:
                         state.restore_queue(*decode_queue_row(held))
                     else:
                         state.restore_message(decode_message_row(held))
                         findings.backlog_messages += 1
-                except UNREADABLE as error:
+                except (*UNREADABLE, DamagedError) as error:
                     findings.faults.append(f"{where}: {error}")
             expected = transaction.count(table)
             if count != expected:
                 findings.faults.append(f"table {table}: {count} rows can be found, and there are {expected}")
+        loader.finish()
+
+
+def _read_blocks(tables: Tables, findings: Findings) -> dict[tuple[int, int], tuple[int, int]]:
+    """Read the messages of topics, and see that those of a partition follow each other.
+
+    A block that is damaged is a gap, which readers are told of (`damaged`); no repair brings it back. A partition's
+    last one says where it goes on, so a node does not start without it. Returns where each partition's blocks end.
+    """
+    ends: dict[tuple[int, int], tuple[int, int]] = {}
+    last: dict[tuple[int, int], str | None] = {}
+    with tables.read() as transaction:
+        missing = {(number, index): until for number, index, _, until in gaps_in(transaction)}
+        for key, value in transaction.range(BLOCKS):
+            findings.blocks += 1
+            try:
+                its = read_key(key)
+                at = (its.number, its.partition)
+                expected = ends.get(at)
+                last[at] = None
+                view = BlockView(key, value)
+            except DamagedError as error:
+                findings.damaged_blocks.append(str(error))
+                findings.damaged_keys.append(bytes(key))
+                last[at] = str(error)
+                continue
+            if expected is not None and its.offset > expected[0] and its.offset > missing.get(at, 0):
+                findings.damaged_blocks.append(f"{view.name}: those before it end at {expected[0]}")
+            ends[at] = (max(view.end, 0 if expected is None else expected[0]), view.end_position)
+    findings.faults += [fault for fault in last.values() if fault is not None]
+    return ends
 
 
 def _take(data: bytes, where: str, end: int, is_last: bool, state: ShardState, findings: Findings) -> None:

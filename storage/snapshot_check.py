@@ -9,6 +9,7 @@ from storage.log_store import (
     decode_message_row,
     decode_queue_row,
 )
+from storage.topic_rows import check_row
 
 KEY_BYTES_MAX = 511
 """What LMDB takes as a key."""
@@ -39,5 +40,7 @@ def _check_row(key: bytes, value: bytes, where: str) -> None:
         settings, _ = decode_queue_row(value)
         if not 0 < len(name) <= KEY_BYTES_MAX or settings.queue.encode() != name:
             raise DamagedError(where, f"queue {settings.queue[:100]!r} under another key")
+    elif letter == b"t":
+        check_row(name, value)
     else:
         raise DamagedError(where, f"a row of no table: {key[:20]!r}")

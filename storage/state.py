@@ -50,6 +50,7 @@ from storage.records import (
     Withhold,
 )
 from storage.stretches import STRETCH_RECORDS
+from storage.topics import Topics
 from storage.undo import PIECE_STEPS, Undo, undoing
 
 MESSAGES_UNTIL_REST: Final = 2000
@@ -62,11 +63,13 @@ assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", 
 
 
 class ShardState(Contents):
-    """The live messages and queues of one shard, and the `facts` about it. `undo` takes back what is not committed."""
+    """The live messages, queues and topics of one shard, and the `facts` about it. `undo` takes back what is not
+    committed."""
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
         super().__init__(shard, stretch_records)
         self.facts = Facts()
+        self.topics = Topics(shard)
         self.undo = Undo()
 
     def apply(self, trans_id: int, record: Record) -> None:
@@ -148,6 +151,7 @@ class ShardState(Contents):
     def finish_loading(self, now: float, rest: Callable[[], None] | None = None) -> None:
         """Build all indexes, with messages due by `now` (Unix seconds) ready. `rest`: see `QueueState.place_all`."""
         self.loading = False
+        self.topics.finish_loading()
         self.placed_at = now
         self.names = SortedList(self.queues)
         self.buckets = NameBuckets(self.queues)
@@ -164,6 +168,11 @@ class ShardState(Contents):
         for name, messages in by_queue.items():
             self.queues[name].place_all(messages, now, rest)
         self.kept = _kept_of(self.messages, rest)
+
+    def cut(self, after: int) -> None:
+        """End the log behind record `after`: of topics, too."""
+        super().cut(after)
+        self.topics.tails.cut(after)
 
     def take_apart(self, count: int) -> bool:
         """Let go of so many messages and keys; whether that was all. A state of a million would hold up a turn.
@@ -209,6 +218,7 @@ class ShardState(Contents):
         assert dict(self.keys.items()) == of_all
         in_hand = {m.msg_id for m in self.messages.values() if m.place == Place.IN_FLIGHT and not m.retry_s}
         assert set(self.kept) == in_hand
+        self.topics.check()
 
     def _produce(self, trans_id: int, record: Produce) -> None:
         self._take_in(message_of(record))

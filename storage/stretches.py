@@ -8,6 +8,8 @@ records is about, what that is by then; the rest of the log, replayed over it, e
 - a message of an earlier stretch may have a row there: it gets a new one, or, if it is gone, has none any more. Each
   record says which was the message's record before (`previous`); so the first in this stretch is known by that alone.
 - a queue that got a message, was configured or removed gets a row, or has none any more.
+- what a record says of a topic changes some rows (`storage.topics`), which are described anew; and what was appended to
+  topics is in blocks by then.
 
 Invariant, which the second rule rests on: the backlog has no row of a message that was produced behind the record up to
 which the log is trimmed. So stretches end where entries do, and a trim ends where a stretch does.
@@ -19,12 +21,26 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from storage.entry_making import appended_bytes
 from storage.kinds import KINDS, messages_of
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
 from storage.message_ids import produced_by
 from storage.queue_state import QueueState
-from storage.records import Confirm, Deliver, Produce, Record
+from storage.records import (
+    Append,
+    Confirm,
+    Deliver,
+    DropGroup,
+    DropTopic,
+    Offsets,
+    OfTopic,
+    Produce,
+    Record,
+    Retire,
+    Topic,
+)
+from storage.topic_keys import keys_of
 
 STRETCH_RECORDS: Final = 5000
 """What goes at once: to describe it costs the owner's loop a few ms at worst, in pieces."""
@@ -41,7 +57,8 @@ _Message: Final = Message
 _Produce: Final = Produce
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
-
+_Append: Final = Append
+OF_TOPICS: Final = (Append, Topic, Retire, DropTopic, Offsets, DropGroup)
 
 _QUEUE_ROWS: Final = {kind.record: kind.rows.queues for kind in KINDS}
 
@@ -50,14 +67,25 @@ class Stretch:
     """The records behind `start` up to `until`, the last of them made by the leader of `vote_id`.
 
     `produced`: those of its messages that lived when it was full. `touched`: messages of earlier stretches. `queues`:
-    those whose rows may be others by it.
+    those whose rows may be others by it. `topics`: those with messages in it, `rows`: the keys of rows of topics.
     """
 
-    __slots__ = ("produced", "queues", "start", "touched", "until", "vote_id")
+    __slots__ = ("produced", "queues", "rows", "start", "topics", "touched", "until", "vote_id")
 
     def __init__(
-        self, start: int, until: int, vote_id: int, produced: Sequence[int], touched: Sequence[int], queues: list[str]
+        self,
+        start: int,
+        until: int,
+        vote_id: int,
+        produced: Sequence[int],
+        touched: Sequence[int],
+        queues: list[str],
+        *,
+        topics: Sequence[str] = (),
+        rows: Sequence[bytes] = (),
     ) -> None:
+        self.topics = topics
+        self.rows = rows
         self.start = start
         self.until = until
         self.vote_id = vote_id
@@ -83,6 +111,8 @@ class Stretches:
         self._produced: list[int] = []
         self._touched: list[int] = []
         self._queues: dict[str, None] = {}
+        self._topics: dict[str, None] = {}
+        self._rows: dict[bytes, None] = {}
         self._bytes = 0
         self._last_name = NO_NAME
 
@@ -123,10 +153,22 @@ class Stretches:
             self._close(vote_id)
 
     def _note_rare(self, record: Record) -> None:
+        if isinstance(record, OF_TOPICS):
+            self._note_topic(record)
+            return
         for field in _QUEUE_ROWS[type(record)]:
             self._note_queue(getattr(record, field))
         msg_ids, previous = messages_of(record)
         self._touch_those(msg_ids, previous)
+
+    def _note_topic(self, record: OfTopic) -> None:
+        if type(record) is _Append:
+            self._bytes += appended_bytes(record)
+            if record.producer is None and record.queue in self._topics:
+                return  # nearly always
+            self._topics[record.queue] = None
+        for key in keys_of(record):
+            self._rows[key] = None
 
     def _note_queue(self, name: str) -> None:
         queue = self._known.get(name)
@@ -149,11 +191,24 @@ class Stretches:
         live = self._live
         produced = array("q", [msg_id for msg_id in self._produced if live.get(msg_id) is not None])
         touched = array("q", self._touched)
-        self._full.append(Stretch(self._open_start, self.noted, vote_id, produced, touched, [*self._queues]))
+        self._full.append(
+            Stretch(
+                self._open_start,
+                self.noted,
+                vote_id,
+                produced,
+                touched,
+                [*self._queues],
+                topics=[*self._topics],
+                rows=[*self._rows],
+            )
+        )
         self._open_start = self.noted
         self._produced = []
         self._touched = []
         self._queues = {}
+        self._topics = {}
+        self._rows = {}
         self._bytes = 0
         self._last_name = NO_NAME
 
@@ -169,6 +224,8 @@ class Stretches:
             self._produced = [*last.produced, *self._produced]
             self._touched = [*last.touched, *self._touched]
             self._queues = dict.fromkeys((*last.queues, *self._queues))
+            self._topics = dict.fromkeys((*last.topics, *self._topics))
+            self._rows = dict.fromkeys((*last.rows, *self._rows))
             self._open_start = last.start
         self._produced = sorted({msg_id for msg_id in self._produced if produced_by(msg_id) <= after})
         self._touched = [msg_id for msg_id in self._touched if produced_by(msg_id) <= after]

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Final, Protocol, cast
 
 import lmdb
@@ -20,11 +21,20 @@ from storage.errors import DamagedError, DiskFullError, MapGrownError
 LOG: Final = "log"
 BACKLOG: Final = "backlog"
 QUEUES: Final = "queues"
+TOPICS: Final = "topics"
+"""Rows of topics, groups and producers."""
+
+BLOCKS: Final = "blocks"
+"""The messages of topics: see `storage.blocks`. It has no twin."""
+
 META: Final = "meta"
 OTHER_SIDE: Final = "-b"
 """Behind a table's name: its twin, where a snapshot is gathered until it takes the place of what is there."""
 
-TABLES: Final = (LOG, BACKLOG, QUEUES, META, *(name + OTHER_SIDE for name in (LOG, BACKLOG, QUEUES)))
+TWINNED: Final = (LOG, BACKLOG, QUEUES, TOPICS)
+TABLES: Final = (LOG, BACKLOG, QUEUES, META, TOPICS, BLOCKS, *(name + OTHER_SIDE for name in TWINNED))
+LATER: Final = frozenset({TOPICS, BLOCKS, *(name for name in TABLES if name.endswith(OTHER_SIDE))})
+"""What is not in the data of earlier versions."""
 
 MAP_BYTES_MIN: Final = 64 << 20
 PAGE_BYTES: Final = 4096
@@ -45,8 +55,17 @@ class ReadTransaction(Protocol):
     def range(self, table: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys and values in order, from the first key that is not below `start`."""
 
+    def keys(self, table: str, start: bytes) -> Iterator[bytes]:
+        """Give the keys in order, from the first that is not below `start`."""
+
     def last(self, table: str) -> tuple[bytes, bytes] | None:
         """Read the greatest key and its value."""
+
+    def last_below(self, table: str, key: bytes) -> tuple[bytes, bytes] | None:
+        """Read the greatest key below that one, and its value."""
+
+    def last_key_below(self, table: str, key: bytes) -> bytes | None:
+        """Read the greatest key below that one."""
 
     def count(self, table: str) -> int:
         """How many keys the table has."""
@@ -87,6 +106,10 @@ class Tables(Protocol):
         it has to be done again: `LogStore` does so.
         """
 
+    def read_beside(self) -> AbstractContextManager[ReadTransaction]:
+        """Begin a read transaction on another thread than the one that uses the tables otherwise. A short one: a map
+        that is to grow waits for it."""
+
     def give_back(self) -> None:
         """Let go of what reading has brought into memory. No transaction may be open."""
 
@@ -108,9 +131,24 @@ class _LmdbTransaction:
         is_any = cursor.set_range(start) if start else cursor.first()
         return cast("Iterator[tuple[bytes, bytes]]", iter(cursor) if is_any else iter(()))
 
+    def keys(self, table: str, start: bytes) -> Iterator[bytes]:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        is_any = cursor.set_range(start)
+        return cast("Iterator[bytes]", cursor.iternext(values=False) if is_any else iter(()))
+
     def last(self, table: str) -> tuple[bytes, bytes] | None:
         cursor = self._transaction.cursor(db=self._tables[table])
         return (bytes(cursor.key()), bytes(cursor.value())) if cursor.last() else None
+
+    def last_key_below(self, table: str, key: bytes) -> bytes | None:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        is_any = cursor.prev() if cursor.set_range(key) else cursor.last()
+        return bytes(cursor.key()) if is_any else None
+
+    def last_below(self, table: str, key: bytes) -> tuple[bytes, bytes] | None:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        is_any = cursor.prev() if cursor.set_range(key) else cursor.last()
+        return (bytes(cursor.key()), bytes(cursor.value())) if is_any else None
 
     def count(self, table: str) -> int:
         return int(self._transaction.stat(self._tables[table])["entries"])
@@ -162,6 +200,7 @@ class LmdbTables:
         if writable:
             path.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._map_lock = Lock()
         data = path / "data.mdb"
         if data.exists():
             map_bytes = max(map_bytes, data.stat().st_size)
@@ -174,14 +213,14 @@ class LmdbTables:
         """Read the file from front to back, so that the system has it in memory; returns how many bytes were read.
 
         LMDB would read it page by page: after a reboot a log of 150 MB took 3.2 seconds so, and 0.3 this way. No more
-        than a `share` of the machine's memory is read, and nothing of a file that is empty pages for the most part.
-        What can't be read is for recovery to say, if it needs it.
+        than a `share` of the machine's memory is read, and nothing of a file that is empty pages, or topics'
+        messages, for the most part. What can't be read is for recovery to say, if it needs it.
         """
         left = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * share)
         done = 0
         with contextlib.suppress(OSError), (self._path / "data.mdb").open("rb", buffering=0) as file:
             with self.read() as transaction:
-                used = sum([transaction.bytes_of(table) for table in self._tables])
+                used = sum([transaction.bytes_of(table) for table in self._tables if table != BLOCKS])
             if used * SPARSE < os.fstat(file.fileno()).st_size:
                 return 0
             chunk = bytearray(WARM_CHUNK_BYTES)
@@ -227,7 +266,7 @@ class LmdbTables:
     def _present(self) -> list[str]:
         with self._environment.begin() as transaction:
             names = {bytes(name).decode() for name in transaction.cursor().iternext(values=False)}
-        return [name for name in TABLES if name in names or not name.endswith(OTHER_SIDE)]
+        return [name for name in TABLES if name in names or name not in LATER]
 
     @contextmanager
     def read(self) -> Iterator[ReadTransaction]:
@@ -242,6 +281,12 @@ class LmdbTables:
                 yield _LmdbTransaction(transaction, self._tables)
         except lmdb.Error as error:
             raise DamagedError(str(self._path), f"LMDB can't read it: {error}") from error
+
+    @contextmanager
+    def read_beside(self) -> Iterator[ReadTransaction]:
+        """Begin a read transaction on another thread: setting the map's size would invalidate it, and waits for it."""
+        with self._map_lock, self.read() as transaction:
+            yield transaction
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
@@ -277,7 +322,8 @@ class LmdbTables:
 
         Setting the map's size, also to what it is, unmaps the file and maps it anew (mdb_env_set_mapsize).
         """
-        self._environment.set_mapsize(self.map_bytes)
+        with self._map_lock:
+            self._environment.set_mapsize(self.map_bytes)
         _give_back_heap()
 
     @property
@@ -287,7 +333,8 @@ class LmdbTables:
 
     def close(self) -> None:
         """Close the environment."""
-        self._environment.close()
+        with self._map_lock:
+            self._environment.close()
 
     def _grow_if_tight(self) -> None:
         info = self._environment.info()
@@ -295,4 +342,5 @@ class LmdbTables:
             self._grow()
 
     def _grow(self) -> None:
-        self._environment.set_mapsize(self.map_bytes * 2)
+        with self._map_lock:
+            self._environment.set_mapsize(self.map_bytes * 2)

@@ -15,6 +15,7 @@ from storage.queue_state import QueueState
 from storage.sections import NO_ROWS, Rows, rows_of
 from storage.state import ShardState
 from storage.stretches import Stretch
+from storage.topic_loading import row_of
 
 FIRST_VOTE_ID: Final = 1
 """The vote_id of what a node wrote that never had an election, as version 0.1 did."""
@@ -29,13 +30,15 @@ encode_row = msgspec.msgpack.Encoder().encode
 class TrimRows(NamedTuple):
     """Messages and queues as they are now: rows of the live messages, and a row or None for each queue.
 
-    `sections` are the rows of those. `gone`: messages that have no row any more, if they had one.
+    `sections` are the rows of those. `gone`: messages that have no row any more, if they had one. `topics`: rows of
+    topics, groups and producers, a row or None for each.
     """
 
     messages: list[tuple[int, bytes]]
     queues: list[tuple[str, bytes | None]]
     sections: Rows = NO_ROWS
     gone: Sequence[int] = ()
+    topics: Sequence[tuple[bytes, bytes | None]] = ()
 
 
 class Trim(NamedTuple):
@@ -52,8 +55,24 @@ def queue_row(queue: QueueState) -> bytes:
 
 
 def describing(stretch: Stretch, state: ShardState) -> Generator[None, None, Trim]:
-    """Make the rows of a stretch out of `state`, in pieces."""
+    """Make the rows of a stretch out of `state`, in pieces.
+
+    What the stretch has appended to topics is put into blocks first, which are to be stored before it goes.
+    """
     rows, room = PIECE_ROWS, PIECE_BYTES
+    topics: list[tuple[bytes, bytes | None]] = []
+    if stretch.topics:
+        known = state.topics.by_name
+        state.topics.tails.close_until([known[name] for name in stretch.topics if name in known], stretch.until)
+        yield
+    for key in (*stretch.rows, *state.topics.producers.take_forgotten()):
+        if rows <= 0 or room <= 0:
+            yield
+            rows, room = PIECE_ROWS, PIECE_BYTES
+        rows -= 1
+        made = row_of(state.topics, key)
+        topics.append((key, made))
+        room -= 0 if made is None else len(made)
     described: list[tuple[int, bytes]] = []
     gone: list[int] = []
     queues: list[tuple[str, bytes | None]] = []
@@ -77,7 +96,7 @@ def describing(stretch: Stretch, state: ShardState) -> Generator[None, None, Tri
         rows -= 1
         queue = state.queues.get(name)
         queues.append((name, None if queue is None else queue_row(queue)))
-    return Trim(stretch.until, stretch.vote_id, TrimRows(described, queues, rows_of(state), gone))
+    return Trim(stretch.until, stretch.vote_id, TrimRows(described, queues, rows_of(state), gone, topics))
 
 
 def trim_now(stretch: Stretch, state: ShardState) -> Trim:

@@ -12,7 +12,7 @@ time and the count that it had.
 """
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
@@ -125,6 +125,20 @@ class _Was(_Step):
         setattr(self.thing, self.field, self.value)
 
 
+class _Then(_Step):
+    """Something is undone by a call."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, trans_id: int, action: Callable[[], None]) -> None:
+        super().__init__(trans_id)
+        self.action = action
+
+    def undo(self, state: Contents) -> None:
+        """Call it."""
+        self.action()
+
+
 class _QueueMade(_Step):
     """A queue was not there."""
 
@@ -204,6 +218,11 @@ class Undo:
         if self.is_on:
             self._open.append(_Was(trans_id, thing, field, value))
 
+    def then(self, trans_id: int, action: Callable[[], None]) -> None:
+        """Note that `action` undoes what the record is about to do, or has done."""
+        if self.is_on:
+            self._open.append(_Then(trans_id, action))
+
     def queue_made(self, trans_id: int, name: str) -> None:
         """Note that a queue is new."""
         if self.is_on:
@@ -274,8 +293,7 @@ def undoing(state: Contents, after: int, steps: list[_Step], time: float, piece:
             touched[step.message.msg_id] = step
         if not at % piece:
             yield
-    state.trans_id = after
-    state.stretches.cut(after)
+    state.cut(after)
     there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
     # in the order in which they were in their queues: in that they go there at once
     placing = sorted([(one.due_at, one.message.msg_id, one) for one in there])

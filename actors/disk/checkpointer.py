@@ -5,17 +5,21 @@ goes by stretches (`storage.stretches`), each with one question to the queue own
 requests.
 
 `Retention`, a machine, says how far the head may be trimmed. The log keeps its last `records_max` records, and up to
-a tenth more. It keeps more for its named readers: all that the slowest has not read yet, up to `reader_records_max`
-records and `reader_bytes_max` bytes. A reader that is further behind loses what is trimmed, which is said once; from
-then on nothing is kept for it until it has caught up. Nothing is trimmed before it is known who reads: after a start
-the state's owner says so, and the Checkpointer may ask first.
+a tenth more; or as many as take `bytes_max` of LMDB's pages, if those are fewer. It keeps more for its named readers:
+all that the slowest has not read yet, up to `reader_records_max` records and `reader_bytes_max` bytes. A reader that is
+further behind loses what is trimmed, which is said once; from then on nothing is kept for it until it has caught up.
+Nothing is trimmed before it is known who reads: after a start the state's owner says so, and the Checkpointer may ask
+first.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
+from actors.messages.blocks import BlocksStored, DropBlocks, StoreBlocks
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -41,6 +45,7 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
+from storage.blocks import Block
 from storage.errors import DiskFullError
 from storage.log_store import Bounds, LogStore
 from storage.records import STREAMS_LEVEL, ReaderPosition
@@ -55,6 +60,9 @@ PIN_S: Final = 30.0
 
 PIN_MAX_S: Final = 1800.0
 
+DROP_ROWS: Final = 500
+"""So many blocks, 16 MB, are let go of at once: some 5 ms, and a commit."""
+
 
 @dataclass(frozen=True)
 class RetentionLimits:
@@ -63,6 +71,7 @@ class RetentionLimits:
     records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
+    bytes_max: int = 4 << 30
 
 
 def stretch_records(records_max: int) -> int:
@@ -87,9 +96,12 @@ class Retention:
         """Up to which record the head may go now; None if it is to stay. `is_going_on`: in a trim that has begun."""
         limits = self._limits
         slack = 0 if is_going_on else max(limits.records_max // 10, 1)
-        if self._readers is None or bounds.checkpointed - bounds.trimmed <= limits.records_max + slack:
+        is_large = log_bytes > limits.bytes_max
+        if self._readers is None or (
+            not is_large and bounds.checkpointed - bounds.trimmed <= limits.records_max + slack
+        ):
             return None
-        wanted = bounds.checkpointed - limits.records_max
+        wanted = bounds.checkpointed if is_large else bounds.checkpointed - limits.records_max
         needed = min((one.upto for one in self._readers.values() if one.upto >= bounds.trimmed), default=wanted)
         if needed < wanted and log_bytes <= limits.reader_bytes_max:
             wanted = max(needed, bounds.checkpointed - limits.reader_records_max)
@@ -101,6 +113,10 @@ class Retention:
         lost = [(name, at.upto) for name, at in readers.items() if at.upto < until and name not in self._lost]
         self._lost.update(lost)
         return lost
+
+
+class _DropOn:
+    """To itself: let go of more blocks."""
 
 
 class Checkpointer(BlockingActor):
@@ -125,6 +141,8 @@ class Checkpointer(BlockingActor):
         self._retention = Retention(limits)
         self._asked: DescribeHead | None = None
         self._described: HeadDescribed | None = None
+        self._blocks: deque[Block] = deque()
+        self._dropping: dict[int, dict[int, int] | None] = {}
         self._replicator: Mailbox[ToReplicator]
         self._owner: Mailbox[ToQueueOwner]
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -136,6 +154,9 @@ class Checkpointer(BlockingActor):
             ReadEntries: self._read_entries,
             ReadSnapshot: self._read_snapshot,
             StagePart: self._stage,
+            StoreBlocks: lambda m: self._blocks.extend(m.blocks),
+            DropBlocks: self._drop_blocks,
+            _DropOn: lambda m: self._drop_some(),
             LoadState: self._load,
             Attach: self._attach,
         }
@@ -184,15 +205,59 @@ class Checkpointer(BlockingActor):
     def _checkpoint(self, message: Checkpoint) -> None:
         store = self._store
         entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.checkpointed]
+        blocks = self._blocks_of(entries[-1].last_trans_id if entries else store.bounds.checkpointed)
         try:
             if entries:
-                store.store(entries, seals=message.level >= STREAMS_LEVEL)
+                store.store(entries, seals=message.level >= STREAMS_LEVEL, blocks=[block.row() for block in blocks])
         except DiskFullError as error:
             self._replicator.tell(CheckpointFailed(str(error)))
         else:
+            if entries:
+                self._stored(blocks)
             self._report()
+        if self._dropping:
+            self._drop_some()
         self._trim()
         self._plan_trim()
+
+    # -- messages of topics ------------------------------------------------------------------------------------
+
+    def _blocks_of(self, upto: int) -> list[Block]:
+        """Give the blocks that may be stored when LMDB's log goes up to that record: none is ahead of it.
+
+        A log that is cut off in LMDB, or contradicts others', takes with it what it says of topics.
+        """
+        return list(takewhile(lambda block: block.kept[-1].trans_id <= upto, self._blocks))
+
+    def _stored(self, blocks: list[Block]) -> None:
+        """Note that the first blocks are stored."""
+        for _ in blocks:
+            self._blocks.popleft()
+        if blocks:
+            ends = [(block.key.number, block.key.partition, block.end) for block in blocks]
+            self._owner.tell(BlocksStored(ends))
+
+    def _drop_blocks(self, message: DropBlocks) -> None:
+        for number in self._store.topics_with_blocks() if message.below else ():
+            if number < message.below and number not in message.kept:
+                self._dropping[number] = None
+        for number, kept in message.kept.items():
+            before = self._dropping.get(number, {})
+            self._dropping[number] = None if kept is None or before is None else {**before, **kept}
+        self._drop_some()
+
+    def _drop_some(self) -> None:
+        """Let go of some blocks, and of others in a turn to come: what is stored and read meanwhile waits for none."""
+        for number, kept in self._dropping.items():
+            try:
+                is_done = self._store.drop_blocks(number, kept, DROP_ROWS)
+            except DiskFullError:
+                return  # again with the next checkpoint
+            if is_done:
+                del self._dropping[number]
+            break
+        if self._dropping:
+            self.actor_ref.tell(_DropOn())
 
     def _pin(self) -> None:
         """Trim nothing for a while; but a follower that never comes to an end does not keep the log for ever."""
@@ -209,6 +274,7 @@ class Checkpointer(BlockingActor):
             if part.is_last:
                 self._store.install(part)
                 self._forget_asked()
+                self._blocks.clear()
         except DiskFullError as error:
             self._replicator.tell(PartStaged(part, message.source, str(error)))
         else:
@@ -216,6 +282,7 @@ class Checkpointer(BlockingActor):
 
     def _load(self, message: LoadState) -> None:
         self._forget_asked()
+        self._blocks.clear()  # the new state makes them again, maybe others
         state = self._new_state()
         load_state(self._store.tables, self._store, state, self.runtime.rest)
         self._store.tables.give_back()  # all of LMDB was read: half as much again as the state takes
@@ -247,10 +314,12 @@ class Checkpointer(BlockingActor):
         self._forget_asked()
         if (self._until(is_going_on=True) or 0) < trim.until:
             return  # a reader has said since that it wants what is in there
+        blocks = self._blocks_of(self._store.bounds.checkpointed)  # those of the head's messages are among them
         try:
-            self._store.trim(trim)
+            self._store.trim(trim, [block.row() for block in blocks])
         except DiskFullError:
             return  # asked again with the next checkpoint
+        self._stored(blocks)
         if self.runtime.watcher is not None:
             self.runtime.watcher("trimmed", described)
         self._report()

@@ -17,9 +17,10 @@ from msgspec import UNSET
 
 from actors.messages.call import Call
 from actors.messages.calls import Audit
+from actors.messages.rights import RIGHTS
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
-from quorate.actions import AUDITED, CLUSTER_LOOKS, NAMES
+from quorate.actions import AUDITED, CLUSTER_LOOKS, NAMES, OF_COMMAND, Right
 from quorate.protocol import Action, Request
 
 LINES_PER_S: Final = 50.0
@@ -33,6 +34,8 @@ ALLOWED_MAX: Final = 1000
 SET: Final = (
     *("max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused", "expires_after"),
     *("command", "queue", "to", "node_id", "shard", "reader", "key", "value", "msg_id", "count", "consumer"),
+    *("topic", "group", "partition", "offset", "time", "partitions", "keep_s", "keep_bytes", "keep_for_groups"),
+    *("keep_for_groups_bytes", "force"),
 )
 """The fields that say what was set, moved or ended; `consumer` is what the client calls itself, or for whom it asks."""
 
@@ -58,6 +61,9 @@ def is_audited(request: Request) -> bool:
     """Whether it is written down though it is allowed."""
     if request.action not in AUDITED:
         return False
+    rights = OF_COMMAND.get(request.action)
+    if rights is not None:
+        return rights.get(request.command, RIGHTS[request.action]) in (Right.MANAGE, Right.OPERATE)
     return request.action != Action.CLUSTER or request.command not in CLUSTER_LOOKS
 
 

@@ -15,8 +15,9 @@ from quorate.node_replies import MetricsReply, StatusReply
 from quorate.protocol import DOWN, ClusterReply, Code, ErrorWord, LeaderReply, Reply, Request, done, refusal
 from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapReply
+from quorate.stream_replies import TopicListReply
 
-MayBePartial = ListReply | ShardMapReply | ShardedClusterReply | MetricsReply | StatusReply
+MayBePartial = ListReply | TopicListReply | ShardMapReply | ShardedClusterReply | MetricsReply | StatusReply
 """The replies that may lack some shards."""
 
 NOT_DONE_ERRORS: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
@@ -220,6 +221,31 @@ class Listed(ShardsCall):
                 last = bound  # a row has moved forward since its shard chose it: no list goes back for that
             listed.next = None if last is None else order.next(last)
         listed.sums = [row for one in lists for row in one.sums or ()] or None
+        self._note_missing(listed, known)
+        return listed
+
+
+class TopicsListed(ShardsCall):
+    """The topics of all shards, in the order of their names."""
+
+    def reply(self) -> Reply:
+        """As many as one shard's list would have. The first refusal, if no shard has answered."""
+        request = self.call.request
+        known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, TopicListReply)}
+        refused = next((reply for reply in self.replies if not isinstance(reply, TopicListReply)), None)
+        is_of_request = refused is not None and refused.error not in (*NOT_DONE_ERRORS, ErrorWord.UNKNOWN_OUTCOME)
+        if refused is not None and (is_of_request or not known):
+            return refused
+        rows = sorted((row for one in known.values() for row in one.topics), key=lambda row: row.name)
+        bound = min((one.next for one in known.values() if one.next is not None), default=None)
+        chosen = [row for row in rows if bound is None or row.name <= bound][: rows_in_reply(self.call)]
+        listed = done(
+            request, TopicListReply, topics=chosen, topic_count=sum(one.topic_count for one in known.values())
+        )
+        if chosen and len(chosen) < len(rows):
+            listed.next = chosen[-1].name
+        else:
+            listed.next = bound
         self._note_missing(listed, known)
         return listed
 

@@ -417,4 +417,6 @@ def may_name(names: dict[str, list[str]], calls: list[Call]) -> bool:
         queue = request.queue
         if (queue is not None and queue in names) or request.queues is not None or request.action in NAMES_ANOTHER:
             return True
+        if request.topic is not None and request.topic in names:
+            return True
     return False

@@ -148,7 +148,7 @@ class Routing:
             self._cancel(now, call, routed)
         elif is_behind:
             return HELD
-        elif self.is_serving or self.answers_itself(call.request.action):
+        elif self.is_serving or (self.answers_itself(call.request.action) and not call.elsewhere):
             routed.own.append(call)
         elif self._is_draining or self.leads:
             return HELD

@@ -36,6 +36,7 @@ from actors.gateway.gathers import (
     NodeStatus,
     PartedCall,
     ShardsCall,
+    TopicsListed,
 )
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding, short_patience
 from actors.messages.call import Answer, Call, Client, Receiver, given_up, is_given_up
@@ -50,6 +51,7 @@ WAIT_MIN_S: Final = 0.001
 
 GATHERS: Final[dict[str, type[ShardsCall]]] = {
     How.LIST: Listed,
+    How.TOPICS: TopicsListed,
     How.SUM: ConfirmSum,
     How.FOUND: Found,
     How.LEADERS: LeaderMap,

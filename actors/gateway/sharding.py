@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from actors.messages.naming import delivery_fault
-from quorate.actions import COMMAND_OF, About, Command, about
+from quorate.actions import COMMAND_OF, OF_ALL_TOPICS, OF_TOPICS, About, Command, about
 from quorate.protocol import Action, ErrorWord, Reply, Request, goes_to, refusal
 from quorate.shards import shard_of_message, shard_of_queue
 
@@ -38,6 +38,11 @@ GATHER_PATIENCE_S: Final = 1.0
 
 MAP_PATIENCE_S: Final = 0.1
 """The same for the map, which is only advice: a client that learns it in passing has better things to do."""
+
+
+def _lists_topics(request: Request) -> bool:
+    """Whether a request is about the topics of all shards."""
+    return request.action == Action.TOPIC and request.command == OF_ALL_TOPICS
 
 
 def short_patience(request: Request) -> float:
@@ -73,6 +78,12 @@ class Sharding:
             return shard if shard < self.shards else self.own
         if action in OF_WAITS or (request.scope is not None and action in BY_MESSAGE):  # a key may be in any
             return SEVERAL
+        if action in OF_TOPICS:
+            if _lists_topics(request):
+                return SEVERAL
+            if request.topic is None:
+                return self.own
+            return shard_of_queue(request.topic, self.shards)
         if action in EVERY_SHARD or (action in OVER_QUEUES and request.queues is not None):
             return SEVERAL
         if action in BY_NUMBER:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from actors.gateway.gathers import NOT_DONE_ERRORS, PartedCall
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
-from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right
+from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, OF_TOPICS, TABLE, Right
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, goes_to, refusal
 
 NAME_A_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE
@@ -68,7 +68,8 @@ class VirtualQueues:
         refused: list[Answer] = []
         for call in calls:
             request = call.request
-            queues = None if request.action not in NAME_A_QUEUE else names.get(request.queue or "")
+            name = request.topic if request.action in OF_TOPICS else request.queue
+            queues = None if request.action not in NAME_A_QUEUE else names.get(name or "")
             if queues is None:
                 named: list[str] = []
                 if other := goes_to(request):
@@ -82,7 +83,7 @@ class VirtualQueues:
                 else:
                     out.append(call)
             elif request.action != Action.PRODUCE:
-                reason = f"{request.queue!r} is a virtual queue: it only takes produce"
+                reason = f"{name!r} is a virtual queue: it only takes produce"
                 if all(call.principal.rights.may(Right.PRODUCE, name) for name in queues):
                     reason += f", for {', '.join(queues)}"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))

@@ -9,6 +9,7 @@ from actors.messages.measures import ActionCounts
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal
 from quorate.actions import UNLESS_GONE, WAITS
 from quorate.protocol import BATCH_MAX, Action, ErrorWord, Reply, Request, done, refusal
+from quorate.stream_replies import GroupReply, ReadReply
 
 GIVEN_UP: Final = "it was not done: its client ended its side of the connection before the request's turn came"
 
@@ -47,6 +48,7 @@ class Call:
     `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
     `was_forwarded`: another node or worker has done it, and its reply came over a link.
     `read_at`: when a client's was read (monotonic s); 0 where nobody measures how long it takes.
+    `elsewhere`: this node can't answer it, though any node is asked: the leader is to.
     `was_late`: it was held, came back undone, or was read by a loop that had stood still: see `is_given_up`.
     `counts`: where the Listener counts what becomes of it; None: nobody does.
     `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
@@ -57,6 +59,7 @@ class Call:
     __slots__ = (
         "client",
         "counts",
+        "elsewhere",
         "is_part",
         "is_single",
         "order",
@@ -92,7 +95,7 @@ class Call:
         self.returns = returns
         self.is_part = is_part
         self.principal = principal
-        self.was_forwarded = False
+        self.was_forwarded = self.elsewhere = False
         self.was_late = returns > 0
         self.read_at = 0.0
         self.counts: ActionCounts | None = None
@@ -139,9 +142,14 @@ def may_consume(call: Call) -> bool:
 
 
 def nothing_for(request: Request) -> Reply:
-    """Make the reply to what waited in vain: a consume, a watch, or a show of a key."""
+    """Make the reply to what waited in vain: a consume, a watch, a show of a key, or a read of a topic."""
     if request.action == Action.SHOW:
         return refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no message with the key {request.key!r}")
+    if request.action == Action.READ:
+        at = request.offset if isinstance(request.offset, int) else 0
+        return done(request, ReadReply, partition=request.partition or 0, messages=[], next=at, first=0, end=at)
+    if request.action == Action.GROUP:
+        return done(request, GroupReply, group=request.group, member=request.member)
     return done(request, Reply)
 
 

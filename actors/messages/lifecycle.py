@@ -2,7 +2,7 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| Attach | the worker | Checkpointer | whom it tells: it was started, on its own thread, before they were |
+| Attach | the worker | Checkpointer, BlockReader | whom it tells: it was started, on its own thread, before they were |
 | Reconfigure | the worker | Listener, Router, QueueOwner | limits that changed |
 | AccessChanged | the worker | Listener, Router | who may do what from now on |
 | ShardFaults | the worker | Router | which of the node's other workers do not run, and why |

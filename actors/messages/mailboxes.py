@@ -1,5 +1,6 @@
 """What each actor takes: its mailbox's messages. A test holds these to the actors' own tables of handlers."""
 
+from actors.messages.blocks import BlocksRead, BlocksStored, DropBlocks, ReadBlocks, StoreBlocks
 from actors.messages.calls import (
     Answered,
     Audit,
@@ -136,6 +137,8 @@ ToShardNews = Introduce | LeaderChanged | PeerDown | PeerSaid | PeerUp | RootSet
 ToLinks = CutPeer | Introduce | KeyringChanged | Reach | SendPeers | Stop
 ToQueueOwner = (
     Apply
+    | BlocksRead
+    | BlocksStored
     | ClientGone
     | Deposed
     | DescribeHead
@@ -189,6 +192,7 @@ ToElector = ElectionFacts | IdentitySaved | LeaderHeard | QuorumHeard | VoteAske
 ToCheckpointer = (
     Attach
     | Checkpoint
+    | DropBlocks
     | HeadDescribed
     | LoadState
     | ReadEntries
@@ -197,6 +201,8 @@ ToCheckpointer = (
     | ReadSnapshot
     | ReadersMoved
     | StagePart
+    | StoreBlocks
 )
+ToBlockReader = Attach | ReadBlocks
 ToDiskLane = FlushFile | RunErrand | SaveIdentity | WriteBytes
 ToStopper = HandedOver

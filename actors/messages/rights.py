@@ -13,8 +13,10 @@ from quorate.actions import (
     CLUSTER_LOOKS,
     NAME_NO_QUEUE,
     NAME_QUEUES,
+    OF_COMMAND,
     OF_NODE,
     OF_QUEUES,
+    OF_TOPICS,
     TABLE,
     Right,
 )
@@ -28,8 +30,10 @@ CACHED_MAX: Final = 2000
 EVERY_QUEUE: Final = "*"
 OVER_NODE: Final = frozenset(facts.action for facts in TABLE if facts.right in OF_NODE)
 LISTS: Final = frozenset({Action.LIST, Action.NODE_LIST})
-OF_ONE_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE, Action.MOVE}
-"""What is judged by one queue's name alone, where no others are named."""
+OF_ONE_QUEUE: Final = (
+    frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE, Action.MOVE, *OF_COMMAND}
+)
+"""What is judged by one queue's or topic's name alone, where no others are named."""
 
 RIGHTS: Final[dict[int, str]] = {int(facts.action): facts.right for facts in TABLE}
 
@@ -108,13 +112,14 @@ class Rights:
         if self.is_unlimited or (self.is_everywhere and request.action not in OVER_NODE):
             return None
         passed = self._passed.get(request.action)
-        if passed is not None and request.queues is None and request.queue in passed:
+        name = request.topic if request.action in OF_TOPICS else request.queue
+        if passed is not None and request.queues is None and name in passed:
             return None  # nearly always
         missing = self._looked_up(request)
-        if missing is None and passed is not None and request.queues is None and request.queue is not None:
+        if missing is None and passed is not None and request.queues is None and name is not None:
             if len(passed) >= CACHED_MAX:
                 passed.clear()
-            passed.add(request.queue)
+            passed.add(name)
         return missing
 
     def _looked_up(self, request: Request) -> str | None:
@@ -128,6 +133,10 @@ class Rights:
             return None if self.has_some else right  # who may nothing learns nothing, also of what there is not
         if right == Right.ANY:
             return None if self.has_some else right
+        if request.action in OF_TOPICS:
+            right = OF_COMMAND.get(request.action, {}).get(request.command, right)
+            held = self.has(right) if request.topic is None else self.may(right, request.topic)
+            return None if held else right
         queue = request.queue
         if request.action in NAME_NO_QUEUE:
             return self._missing_over_node(right, request)
@@ -189,6 +198,7 @@ def not_allowed(request: Request, right: str, name: str = "") -> NotAllowedReply
         action=request.action,
         code=Code.ERROR,
         queue=request.queue,
+        topic=request.topic,
         seq=request.seq,
         error=ErrorWord.NOT_ALLOWED,
         reason=reason,

@@ -16,6 +16,7 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
+from actors.disk.block_reader import BlockReader
 from actors.disk.checkpointer import Checkpointer, RetentionLimits, stretch_records
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
@@ -31,12 +32,12 @@ from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.messages.measures import ClientCounts
 from actors.messages.peers import worker_key
 from actors.node.shard_settings import ShardSettings
-from actors.queues.machines import queue_machines
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor, LoopRef
 from actors.shard.appending import AppendingLimits
 from actors.shard.node_view import Limits, NodeView
 from actors.shard.queue_owner import OwnerSettings, QueueOwner
+from actors.streams.machines import shard_machines
 from net.peers.greeting import Greeting
 from storage.disk import AsyncWrites, Folder
 from storage.errors import DiskFullError, StorageError, UnknownFormatError
@@ -185,6 +186,7 @@ def start_shard(
     async_writes = None if settings.flush_interval_s is not None else opened.folder.async_writes()
     writes_max = LANES if async_writes is None else ASYNC_WRITES_MAX
     lanes, log_writer, checkpointer = _disk(runtime, opened, settings, async_writes, writes_max)
+    reader = runtime.start_blocking(BlockReader, opened.store)
     owner = _owner(runtime, opened, settings, limits, writes_max)
     routings = [
         Routing(
@@ -211,8 +213,9 @@ def start_shard(
         news = ShardNews(runtime, settings.own.node_id, settings.shard, settings.shards, router.mailbox)
         news.attach(replicator.mailbox, links.mailbox)
     news_ref = None if news is None else news.mailbox
-    checkpointer.tell(Attach(replicator.mailbox, owner.mailbox))
-    owner.attach(replicator.mailbox, checkpointer, router.mailbox)
+    for disk in (checkpointer, reader):
+        disk.tell(Attach(replicator.mailbox, owner.mailbox))
+    owner.attach(replicator.mailbox, checkpointer, router.mailbox, reader)
     replicator.attach(Recipients(owner.mailbox, elector.mailbox, checkpointer, links.mailbox, router.mailbox, news_ref))
     router.attach(links.mailbox)
     links.attach(replicator.mailbox, router.mailbox, news_ref)
@@ -222,7 +225,7 @@ def start_shard(
         if actor is not None:
             actor.begin()
     return ShardActors(
-        opened.journal, router, owner.mailbox, lanes, checkpointer, replicator.mailbox, links, async_writes
+        opened.journal, router, owner.mailbox, [*lanes, reader], checkpointer, replicator.mailbox, links, async_writes
     )
 
 
@@ -262,6 +265,7 @@ def _disk(
             records_max=settings.log_records_max,
             reader_records_max=settings.reader_records_max,
             reader_bytes_max=settings.reader_bytes_max,
+            bytes_max=settings.log_bytes_max,
         ),
         lambda: ShardState(shard, stretch_records(settings.log_records_max)),
         settings.snapshot_part_bytes,
@@ -277,7 +281,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
             entry_bytes_max=min(settings.segment_bytes // 4, ENTRY_BYTES_MAX),
             tail_bytes_max=settings.segment_bytes,
         ),
-        queue_machines,
+        shard_machines,
         journal_low_bytes=settings.segment_bytes // 2,
         lease_committed=settings.is_lease_committed,
         undo_piece=settings.undo_piece,

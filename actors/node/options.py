@@ -244,6 +244,7 @@ OPTIONS: Final = (
         is_live=True,
     ),
     Option("queue_log_size", 1_000_000, "records that the change log keeps", 100, 10**9),
+    Option("queue_log_bytes", 4096 * MIB, "bytes of the log at most, whatever queue_log_size says", MIB, 2**53),
     Option("log_retention_records", 10_000_000, "as many are kept for the log's named readers", 100, 10**10),
     Option("log_retention_bytes", 8192 * MIB, "so much of the log (bytes) at most is kept for them", MIB, 2**53),
     Option("queue_sync_rate", 100_000, "records a second that a node behind pulls (cluster)", 1, 10**9),

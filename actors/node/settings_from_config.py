@@ -49,6 +49,7 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         log_records_max=config["queue_log_size"],
         reader_records_max=config["log_retention_records"],
         reader_bytes_max=config["log_retention_bytes"],
+        log_bytes_max=config["queue_log_bytes"],
         segment_bytes=config["journal_segment_bytes"],
         flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
         is_lease_committed=config["lease"] == "committed",

@@ -40,6 +40,7 @@ class ShardSettings:
     log_records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
+    log_bytes_max: int = 4 << 30
     segment_bytes: int = 16 << 20
     flush_interval_s: float | None = None
     is_lease_committed: bool = False

@@ -49,13 +49,13 @@ class LeftWaiters(WaitingCalls):
 
 
 class Consuming(Machine):
-    """Of one shard. `cancels_too`: ends a wait that is none of a consumer's; whether there was one."""
+    """Of one shard. `also_cancels`: each ends a wait that is none of a consumer's; whether there was one."""
 
     def __init__(
         self, context: ShardContext, delivery: Delivery, cancels_too: Callable[[Client, object], bool]
     ) -> None:
         self._context = context
-        self._cancels_too = cancels_too
+        self.also_cancels = [cancels_too]
         self._ledger = context.ledger
         self.delivery = delivery
         delivery.idle.set_idle_s(context.limits.idle_queue_s, context.ledger.now)
@@ -84,11 +84,16 @@ class Consuming(Machine):
             names = list(dict.fromkeys(others))
         else:
             return self._ledger.refuse_field(call, "queue", "is missing, and so is queues")
+        topics = self._ledger.state.topics.by_name
+        if topics and any(one in topics for one in names):
+            topic = next(one for one in names if one in topics)
+            reason = f"{topic!r} is a topic, whose messages stay: read it (action {Action.READ})"
+            return self._ledger.refuse(call, ErrorWord.IS_A_TOPIC, reason)
         wait_s = request.wait or 0.0
         if wait_s > limits.wait_s_max and not request.as_job:
             return self._ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and {limits.wait_s_max:g} are allowed")
-        if wait_s and (reason := why_not_wait(limits, self.delivery, call, len(names))):
-            return self._ledger.refuse(call, ErrorWord.OVERLOADED, reason)
+        if wait_s and (why := why_not_wait(limits, self.delivery, call, len(names))):
+            return self._ledger.refuse(call, ErrorWord.OVERLOADED, why)
         if request.action == _WATCH:
             return self.delivery.watch_for(call, names, wait_s)
         return self.delivery.consume(call, names, request.count, wait_s)
@@ -98,7 +103,8 @@ class Consuming(Machine):
         request = call.request
         if request.seq is None:
             return self._ledger.refuse_field(call, "seq", "is missing: which request is not to wait any more?")
-        is_ended = self.delivery.cancel(call.client, request.seq) or self._cancels_too(call.client, request.seq)
+        is_ended = self.delivery.cancel(call.client, request.seq)
+        is_ended = is_ended or any(ends(call.client, request.seq) for ends in self.also_cancels)
         return self._ledger.answer_when_committed(call, done(request, Reply, cancelled=int(is_ended)))
 
     # -- time, and calls that end otherwise --------------------------------------------------------------------
@@ -152,16 +158,17 @@ class Consuming(Machine):
 
 def why_not_wait(limits: Limits, delivery: Delivery, call: Call, names: int) -> str | None:
     """Why no consumer more of that client can wait for so many queues, or a key; None if one can."""
-    lines, keys, client = delivery.lines, delivery.key_lines, call.client
-    own = lines.names_of(client) + keys.names_of(client)
-    if lines.named + keys.named + names > limits.waiters_max:
+    client = call.client
+    every = (delivery.lines, delivery.key_lines, delivery.read_lines, delivery.member_lines)
+    own = sum([lines.names_of(client) for lines in every])
+    if sum([lines.named for lines in every]) + names > limits.waiters_max:
         return f"{limits.waiters_max} consumers wait already"
-    if lines.count_of(client) + keys.count_of(client) >= limits.waits_per_client_max:
+    if sum([lines.count_of(client) for lines in every]) >= limits.waits_per_client_max:
         return f"{limits.waits_per_client_max} consumers of this connection wait already"
     if own and own + names > WAITED_NAMES_MAX:
         return f"this connection waits for {own} queues already, and for {WAITED_NAMES_MAX} it may"
     if call.principal.name == ANONYMOUS:
         allowed = int(limits.waiters_max * STRANGERS_SHARE)
-        if lines.named_by_strangers + keys.named_by_strangers + names > allowed:
+        if sum([lines.named_by_strangers for lines in every]) + names > allowed:
             return f"{allowed} consumers without a token wait already"
     return None

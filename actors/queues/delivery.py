@@ -43,8 +43,9 @@ class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
 
     `lines`: who waits for messages. `key_lines`: who waits for a key of a queue (`key_line`); while somebody does,
-    `on_keyed` is told of messages that have come into their queues. `idle`: which queues nobody uses. `handing`
-    does what follows for a message that goes to somebody.
+    `on_keyed` is told of messages that have come into their queues. `read_lines`: who waits for more of a partition of
+    a topic; `member_lines`: members of groups that wait for other partitions. `idle`: which queues nobody uses.
+    `handing` does what follows for a message that goes to somebody.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
@@ -52,6 +53,8 @@ class Delivery:
         self._state = ledger.state
         self.lines = WaitQueues()
         self.key_lines = WaitQueues()
+        self.read_lines = WaitQueues()
+        self.member_lines = WaitQueues()
         self.on_keyed: Callable[[list[Message]], None] = lambda messages: None
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)

@@ -2,13 +2,12 @@
 is to do goes on between. A machine.
 """
 
-import re
 from bisect import insort
 from collections import deque
-from fnmatch import translate
 from typing import Any, Final
 
 from actors.messages.call import Call, rows_in_reply
+from actors.messages.patterns import Pattern
 from actors.messages.rights import Rights
 from actors.messages.sorting import NAME, OF_TOTALS, cursor, fault, is_ranked, position, rank
 from actors.queues.delivery import Delivery
@@ -120,24 +119,6 @@ def _passed(now: float, since: float) -> float:
     return round(max(0.0, now - since), 3)
 
 
-class _Pattern:
-    """What names are to match: shell wildcards if it has any, else a part of the name; None: any name.
-
-    `cost`: how many of its characters are compared with each of a name.
-    """
-
-    def __init__(self, pattern: str | None) -> None:
-        self.is_any = not pattern
-        self._part = pattern or ""
-        has_wildcards = any(character in self._part for character in "*?[")
-        self._expression = re.compile(translate(self._part)) if has_wildcards else None
-        self.cost = len(self._part) if has_wildcards else 0
-
-    def matches(self, name: str) -> bool:
-        """Whether that is one of them."""
-        return self._part in name if self._expression is None else self._expression.match(name) is not None
-
-
 class _Listing:
     """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is.
 
@@ -161,7 +142,7 @@ class _Listing:
         self.ranked: list[tuple[float, str]] = []
         self.count = 0
         self.is_more = False
-        self.pattern = _Pattern(request.pattern)
+        self.pattern = Pattern(request.pattern)
         is_by_name = not self.is_ranked and not self.is_down
         may_all = Right.LOOK in call.principal.rights.everywhere
         self.has_system = bool(request.system)

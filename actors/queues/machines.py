@@ -14,9 +14,8 @@ from actors.queues.showing import Showing
 from actors.shard.machine import Machine, ShardContext
 
 
-def queue_machines(context: ShardContext) -> list[Machine]:
+def queue_machines(context: ShardContext, delivery: Delivery) -> list[Machine]:
     """Make those of one shard, in the order in which time passes for them."""
-    delivery = Delivery(context.ledger, leases_are_committed=context.leases_are_committed)
     admin = QueueAdmin(context, delivery)
     named = NamedMessages(context.ledger, context.jobs)
     readers = Readers(context)

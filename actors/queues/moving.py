@@ -126,6 +126,8 @@ class Moving(Machine):
         state = ledger.state
         if request.queue is None:
             return ledger.refuse_field(call, "queue", "is missing")
+        if request.to in state.topics.by_name:
+            return ledger.refuse(call, ErrorWord.IS_A_TOPIC, f"{request.to!r} is a topic")
         if request.to == request.queue:
             return ledger.refuse_field(call, "to", "is the queue itself")
         if request.count is None and request.msg_id is None and request.msg_ids is None:

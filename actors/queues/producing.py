@@ -61,7 +61,16 @@ SCOPE_AT: Final = Request.__struct_fields__.index("scope")
 TTR_AT: Final = Request.__struct_fields__.index("ttr")
 ASKED_DELAY_AT: Final = Request.__struct_fields__.index("asked_delay")
 ON_DUPLICATE_AT: Final = Request.__struct_fields__.index("on_duplicate")
-assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep", "scope", "on_duplicate")
+assert ProduceItem.__struct_fields__ == (
+    *ITEM_FIELDS,
+    "encoding",
+    "headers",
+    "expire",
+    "keep",
+    "scope",
+    "on_duplicate",
+    "attribute",
+)
 
 DEFAULT_NODES: Final = 3
 """A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
@@ -81,7 +90,7 @@ SHORT_LOOK_S: Final = 1.0
 
 
 class Producing(Machine):
-    """Makes the messages of one shard."""
+    """Makes the messages of one shard. `to_topic` does a produce to what is a topic."""
 
     def __init__(self, context: ShardContext, delivery: Delivery, admin: QueueAdmin) -> None:
         self.limits = context.limits
@@ -93,6 +102,10 @@ class Producing(Machine):
         self._context = context
         self._state = context.ledger.state
         self._looks_at = 0.0
+        self.to_topic: Callable[[Call, str], None] = self._is_a_topic
+
+    def _is_a_topic(self, call: Call, name: str) -> None:
+        self.ledger.refuse(call, ErrorWord.IS_A_TOPIC, f"{name!r} is a topic")
 
     def actions(self) -> dict[int, Callable[[Call], None]]:
         """Its table."""
@@ -124,6 +137,8 @@ class Producing(Machine):
             reason = f"replicate: {nodes} nodes were asked for, there are {self.view.nodes}"
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         state = self._state
+        if name in state.topics.by_name:
+            return self.to_topic(call, name)
         if self.is_short(BATCH_MAX, self.limits.memory_bytes_max // NEARLY):
             self._make_room(asked)  # before anything is looked at: it makes records, and queues may go
         queue = state.queues.get(name)
@@ -434,7 +449,14 @@ class Producing(Machine):
     def is_short(self, count: int, size: int) -> bool:
         """Whether there is no memory for so many messages more, of so many bytes."""
         state = self._state
-        used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
+        tails = state.topics.tails
+        used = (
+            state.data_bytes
+            + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count)
+            + size
+            + tails.weight
+            + tails.closed_weight
+        )
         return used > self.limits.memory_bytes_max
 
     def _make_room(self, asked: tuple[Any, ...]) -> None:

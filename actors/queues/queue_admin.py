@@ -90,6 +90,10 @@ class QueueAdmin(Machine):
         request = call.request
         if request.queue is None:
             return self._ledger.refuse_field(call, "queue", "is missing")
+        topics = self._state.topics.by_name
+        if topics and (request.queue in topics or request.dead_letter in topics):
+            name = request.queue if request.queue in topics else request.dead_letter
+            return self._ledger.refuse(call, ErrorWord.IS_A_TOPIC, f"{name!r} is a topic")
         if request.dead_letter == request.queue:
             return self._ledger.refuse_field(call, "dead_letter", "is the queue itself")
         if request.system and self._ledger.level < STREAMS_LEVEL:

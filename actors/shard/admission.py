@@ -25,7 +25,7 @@ from quorate.protocol import Action, ErrorWord, refusal
 
 READS_AGAIN = "this node reads its data again, since it lost its place as leader"
 STOPS = "the node is stopping"
-OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
+OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST, Action.READ)
 """Of what is asked about a node, this is about its state."""
 
 

@@ -37,6 +37,7 @@ class Broker:
         self.failures: list[Failure] = []
         self._own_writes = context.own_writes
         self._state = context.ledger.state
+        self._tails = context.ledger.state.topics.tails
         self._actions: dict[int, Callable[[Call], None]] = {}
         for machine in self.machines:
             actions = machine.actions()
@@ -119,13 +120,35 @@ class Broker:
         if placeable:
             for machine in self.machines:
                 machine.committed(placeable)
+        if self._tails.is_unsettled:
+            self._grown(self.ledger.committable)
         self._read_own()
 
     def followed(self, trans_id: int) -> None:
         """Note, on a follower, that records up to `trans_id` are committed and applied."""
         self.ledger.followed(trans_id, self._state.time)
+        if self._tails.is_unsettled:
+            self._grown(trans_id)
         for machine in self.machines:
             machine.followed()
+
+    def _grown(self, committed: int) -> None:
+        """Let topics have what is committed. All of an entry at once: nobody reads a part of it."""
+        partitions = self._tails.settle(committed)
+        if partitions:
+            for machine in self.machines:
+                machine.grown(partitions)
+
+    @property
+    def next_wait_at(self) -> float:
+        """When `end_waits` has something to do (Unix seconds)."""
+        return min([machine.next_wait_at for machine in self.machines])
+
+    def end_waits(self, now: float) -> None:
+        """End the waits whose time is over, on a node that does not lead."""
+        self.begin(now)
+        for machine in self.machines:
+            machine.end_waits()
 
     def _read_own(self) -> None:
         """Do the reads that wait for what their clients have written no longer."""

@@ -11,11 +11,13 @@ from typing import Protocol
 from actors.messages.call import Call, Client
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import Principal
+from actors.shard.disk_reads import DiskReads
 from actors.shard.jobs import Jobs
 from actors.shard.ledger import Ledger
 from actors.shard.node_view import Limits, NodeView
 from actors.shard.own_writes import OwnWrites
 from storage.message import Message
+from storage.partition import Partition
 from storage.queue_state import NEVER, ORIGINAL
 from storage.state import ShardState
 
@@ -26,7 +28,8 @@ class ShardContext:
     """What the machines of one shard share: the state's `ledger`, what its owner knows of the node (`view`), `limits`.
 
     `jobs`: calls that take several turns. `own_writes`: what is answered before its commit, and the reads that wait for
-    that. `asked`: questions for the Replicator; the owner sends and empties them.
+    that. `asked`: questions for the Replicator; the owner sends and empties them. So it does with `not_here`: calls
+    that another node is to do. `disk`: questions about what blocks hold.
     `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too. `committed`: see `Ledger`.
     """
 
@@ -46,7 +49,14 @@ class ShardContext:
         self.jobs = Jobs(self.ledger, limits.settle_piece)
         self.own_writes = OwnWrites()
         self.asked: list[Asked] = []
+        self.disk = DiskReads()
+        self.not_here: list[Call] = []
         self.set_limits(limits)
+
+    def take_not_here(self) -> list[Call]:
+        """Hand over the calls that another node is to do; they are the caller's now."""
+        taken, self.not_here = self.not_here, []
+        return taken
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
@@ -84,6 +94,17 @@ class Machine:
 
     def followed(self) -> None:
         """Note, on a follower, that the state has new records."""
+
+    def grown(self, partitions: list[Partition]) -> None:
+        """Note, also on a follower, that these partitions have got messages which are committed."""
+
+    @property
+    def next_wait_at(self) -> float:
+        """When `end_waits` has something to do (Unix seconds)."""
+        return NEVER
+
+    def end_waits(self) -> None:
+        """End the waits whose time is over: of what followers answer, too."""
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's time, as much as one turn does."""

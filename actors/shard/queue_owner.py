@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from actors.messages.answering import send_answers
+from actors.messages.blocks import BlocksRead, BlocksStored
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, RightsChanged, StatusAsked
 from actors.messages.checkpoints import DescribeHead
@@ -31,13 +32,14 @@ from actors.messages.log import (
     Undrain,
 )
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
+from actors.messages.mailboxes import ToBlockReader, ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.work import Steps
 from actors.shard.admission import READS_AGAIN, STOPS, Admission
 from actors.shard.appending import Appender, Appending, AppendingLimits
+from actors.shard.block_news import BlockNews, note_stored
 from actors.shard.broker import Broker, Machines
 from actors.shard.clocks import Alarm
 from actors.shard.ledger import Ledger
@@ -144,7 +146,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._appender = Appender(runtime, machine, self._stage, self._carry_out)
         self._admission = Admission(self._stage, runtime.monotonic_clock)
         self._replicator: Mailbox[ToReplicator]
-        self._checkpointer: Mailbox[ToCheckpointer]
+        self._blocks = BlockNews()
         self._leftovers = Leftovers(self._admission)
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._pieces = Pieces(runtime, self._continue)
@@ -153,6 +155,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._ledger: Ledger
         self._interlude = Interlude(self, settings.undo_piece, self._carry_out)
         self._begin(state, limits, FIRST_LEVEL)
+        self._blocks.loaded(state)
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
             LogAdvanced: self._log_advanced,
@@ -171,15 +174,22 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             RightsChanged: lambda m: self._execute(self._admission.rejudge(self._broker, m)),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
+            BlocksRead: lambda m: self._broker.context.disk.told(m),
+            BlocksStored: lambda m: note_stored(self._ledger.state.topics, m),
             Reconfigure: lambda m: _reconfigure(self._broker, m),
             Stop: self._stop_asked,
         }
 
     def attach(
-        self, replicator: Mailbox[ToReplicator], checkpointer: Mailbox[ToCheckpointer], router: Mailbox[ToRouter]
+        self,
+        replicator: Mailbox[ToReplicator],
+        checkpointer: Mailbox[ToCheckpointer],
+        router: Mailbox[ToRouter],
+        reader: Mailbox[ToBlockReader],
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
-        self._replicator, self._checkpointer = replicator, checkpointer
+        self._replicator = replicator
+        self._blocks.checkpointer, self._blocks.reader = checkpointer, reader
         self._appender.replicator = replicator
         self._admission.router = router
 
@@ -189,7 +199,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._carry_out()
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:
-        """Go on with that one."""
+        """Go on with that one. What waits for it to get something is asked for again, wherever that is."""
+        self._leftovers.add_waiting(self._broker.take_waiting(self._now()))
         self._broker.release()
         if self._ledger.state is not state:
             self._leftovers.add_state(self._ledger.state)
@@ -239,6 +250,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         self._alarm.rang()
         if self._stage.lets_time_pass:
             self._pass_time()
+        else:
+            self._broker.end_waits(self._now())
 
     def _pass_time(self) -> None:
         """Do what is due, as much as one turn does. Who has caught up with the time does what was held, too."""
@@ -438,6 +451,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
     def _state_loaded(self, message: StateLoaded) -> None:
         self._stage.loaded()
         self._take_state(message.state)
+        self._blocks.loaded(message.state)
         self._view.committed = message.state.trans_id
         self._rows.readers_moved(self._ledger)  # before it is said what may be trimmed
         self._describe()
@@ -476,8 +490,9 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             asked.clear()
         if ledger.records and stage.leads:
             self._appender.go_on()
-        if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
-            self._alarm.set(self._broker.next_event_at, self._now())
+        next_at = self._broker.next_event_at if stage.lets_time_pass else self._broker.next_wait_at
+        if next_at < self._alarm.at:
+            self._alarm.set(next_at, self._now())
         has_to_commit = ledger.committed < ledger.committable and stage.leads
         has_calls = self._broker.has_more or self._admission.has_calls
         if has_to_commit or self._broker.has_more or self._leftovers.has_any or self._rows.has_more:
@@ -492,8 +507,11 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.facts.readers is not self._rows.readers and not stage.is_reloading:
             self._rows.readers_moved(ledger)
+        self._blocks.tell(ledger.state.topics, self._broker.context.disk)
+        if self._broker.context.not_here:
+            self._admission.give_back(self._broker.context.take_not_here())
         for message in self._rows.take_ready() if self._rows.is_ready else ():
-            self._checkpointer.tell(message)
+            self._blocks.checkpointer.tell(message)
         if self._stopping is not None:
             self._go_on_stopping()
 

@@ -21,12 +21,12 @@ ROW_BYTES: Final = 300
 
 _CONSUME: Final = int(Action.CONSUME)
 _FIND: Final = int(Action.FIND)
-_SHOW: Final = int(Action.SHOW)
+_WAIT_WITH_LONG: Final = frozenset({int(Action.SHOW), int(Action.READ), int(Action.GROUP)})
 _LONG_REPLIES: Final = LONG_REPLIES
 
 
 def reply_length(request: Request) -> int:
-    """One of the above. What waits (a consume, a show) holds nobody up meanwhile, so its reply counts as short.
+    """One of the above. What waits (a consume, a show, a read) holds nobody up meanwhile, so its reply counts as short.
 
     But a job's, which waits in its connection's order. So does what asks first whether there is a cluster (a find as a
     job: `disque_session`): what stands behind it would overtake what is done then.
@@ -34,7 +34,7 @@ def reply_length(request: Request) -> int:
     action = request.action
     if action == _FIND:
         return ALONE if request.as_job else SHORT
-    if action == _SHOW and request.wait:
+    if request.wait and action in _WAIT_WITH_LONG:
         return SHORT
     if action != _CONSUME:
         return LONG if action in _LONG_REPLIES else SHORT

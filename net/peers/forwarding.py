@@ -34,7 +34,18 @@ from quorate.protocol import (
     name_fault,
 )
 from quorate.queue_replies import ListReply, MonitorReply, SettingsReply
-from quorate.request_faults import headers_fault
+from quorate.request_faults import group_fault, group_name_fault, headers_fault
+from quorate.stream_replies import (
+    AppendReply,
+    CommitReply,
+    ConflictReply,
+    GoneReply,
+    GroupReply,
+    RawReadReplyWithFrames,
+    ReadReply,
+    TopicListReply,
+    TopicReply,
+)
 
 SHORT_NAME: Final = 64
 """A name of fewer characters has at most 255 bytes of UTF-8."""
@@ -46,13 +57,23 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
     *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply, KeptReply),
+    *(AppendReply, ReadReply, RawReadReplyWithFrames, GoneReply, ConflictReply, TopicReply, TopicListReply),
+    *(GroupReply, CommitReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
-REQUEST_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "unless": STREAMS_LEVEL, "system": STREAMS_LEVEL}
+STREAM_FIELDS: Final = Request.__struct_fields__[Request.__struct_fields__.index("topic") :]
+"""What requests about topics have."""
+
+REQUEST_SINCE: Final[dict[str, int]] = {
+    "on_duplicate": STREAMS_LEVEL,
+    "unless": STREAMS_LEVEL,
+    "system": STREAMS_LEVEL,
+    **dict.fromkeys(STREAM_FIELDS, STREAMS_LEVEL),
+}
 """From which feature level on nodes know a request's field: a row for each that is younger than `BASE_LEVEL`."""
 
-ITEM_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL}
+ITEM_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "attribute": STREAMS_LEVEL}
 """The same of one of the messages of a produce."""
 
 _REQUEST_FIELDS: Final = Request.__struct_fields__
@@ -65,7 +86,7 @@ assert {*_ITEM_FIELDS[_ITEM_FIELDS.index("scope") + 1 :]} == set(ITEM_SINCE), "w
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder().encode
 _check_json: Final = msgspec.json.Decoder(Raw).decode
-HOLD_MANY: Final = (DeliveredReply, PeekReply, ScanReply)
+HOLD_MANY: Final = (DeliveredReply, PeekReply, ScanReply, ReadReply)
 _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
@@ -151,11 +172,21 @@ def has_fit_names(request: Request) -> bool:
         and request.reader is None
         and request.after is None
         and request.to is None
+        and request.topic is None
+        and request.group is None
+        and request.member is None
+        and request.producer is None
+        and request.attribute is None
         and request.dead_letter is UNSET
     ):
         return True  # nearly always
     names = [request.key, request.pattern, request.consumer, request.reader, request.to, *(request.queues or ())]
     names += [item.key for item in request.messages or ()]
+    names += [request.topic, request.attribute, *(item.attribute for item in request.messages or ())]
+    if request.group is not None and group_fault(request.group):
+        return False
+    if any(name is not None and group_name_fault(name) for name in (request.member, request.producer)):
+        return False
     if any(item.headers is not None and headers_fault(item.headers) for item in request.messages or ()):
         return False
     if isinstance(request.dead_letter, str):
@@ -188,6 +219,9 @@ def packed_reply(reply: Reply) -> PackedReply:
     elif isinstance(reply, LogReplyWithEntries):
         payloads += [bytes(entry) for entry in reply.entries]
         stripped = replace(stripped, entries=[])
+    elif isinstance(reply, RawReadReplyWithFrames):
+        payloads += [bytes(frames) for frames in reply.frames]
+        stripped = replace(stripped, frames=[])
     elif isinstance(reply, ShowReply) and reply.message is not None:
         payloads.append(bytes(reply.message.data))
         stripped = replace(stripped, message=replace(reply.message, data=_FILLER))
@@ -213,6 +247,8 @@ def unpacked_reply(packed: PackedReply) -> Reply:
             reply.records += map(Raw, rest)
         elif isinstance(reply, LogReplyWithEntries):
             reply.entries = list(rest)
+        elif isinstance(reply, RawReadReplyWithFrames):
+            reply.frames = list(rest)
         elif isinstance(reply, ShowReply) and reply.message is not None:
             reply.message.data = Raw(next(rest))
     except StopIteration:

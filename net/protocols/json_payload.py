@@ -6,7 +6,7 @@ so becomes the bytes themselves, before anything else looks at it.
 
 import base64
 import binascii
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -27,6 +27,7 @@ from quorate.protocol import (
     ScanReply,
     ShowReply,
 )
+from quorate.stream_replies import ReadReply, StreamMessage
 
 UTF8: Final = "utf8"
 BASE64: Final = "base64"
@@ -186,6 +187,9 @@ def plain_payload(item: Request | ProduceItem, outer: str | None = None) -> str 
     return None
 
 
+Shown = TypeVar("Shown", DeliveredItem, MessageView, StreamMessage)
+
+
 def _shown_payload(data: Raw) -> tuple[Raw, str]:
     plain = bytes(data)
     try:
@@ -194,7 +198,7 @@ def _shown_payload(data: Raw) -> tuple[Raw, str]:
         return Raw(_encode(base64.b64encode(plain).decode())), BASE64
 
 
-def _shown_item(item: DeliveredItem | MessageView) -> DeliveredItem | MessageView:
+def _shown_item(item: Shown) -> Shown:
     if item.encoding != PLAIN:
         return item
     data, encoding = _shown_payload(item.data)
@@ -205,7 +209,11 @@ def shown(reply: Reply) -> Reply:
     """Make the reply what JSON says, a copy where it holds plain bytes."""
     if isinstance(reply, (DeliveredReply, PeekReply, ScanReply)):
         if any(item.encoding is not None for item in reply.messages or ()):
-            return replace(reply, messages=[_shown_item(item) for item in reply.messages or ()])
+            items: list[Any] = [*(reply.messages or ())]
+            return replace(reply, messages=[_shown_item(item) for item in items])
+    elif isinstance(reply, ReadReply):
+        if any(item.encoding is not None for item in reply.messages):
+            return replace(reply, messages=[_shown_item(item) for item in reply.messages])
     elif isinstance(reply, ShowReply):
         if reply.message is not None and reply.message.encoding is not None:
             return replace(reply, message=_shown_item(reply.message))

@@ -12,12 +12,12 @@ from msgspec import UNSET, Raw
 from msgspec.structs import astuple
 
 from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep, twice
+from net.protocols.json_names import rare_fault_in, topic_fault_in
 from net.protocols.json_payload import UNREADABLE, plain_payload, read_on, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, RequestAsItCame
 from net.protocols.json_unknown import OF_SESSIONS, READING_ERRORS, without_unknown
 from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import (
-    AFTER_BYTES_MAX,
     BATCH_MAX,
     HEADER_BYTES_MAX,
     NO_DATA,
@@ -79,6 +79,7 @@ _count_list: Final = msgspec.json.Decoder(Batch).decode
 _items_in: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _fields_of: Final = astuple
 _PRODUCE: Final = int(Action.PRODUCE)
+_APPEND: Final = int(Action.APPEND)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -220,7 +221,7 @@ def _judge(body: bytes, seen: tuple[int, int]) -> Generator[None, None, Request 
             at = read_on(text, at, at + STEP_BYTES)
             if at < 0:
                 return Fault(ErrorWord.FIELD, f"data: {UNREADABLE[at]}", body=rest)
-    if request.action != _PRODUCE:
+    if not _has_data(request):
         _drop_unread(request)
     elif data is not None:
         request.data = data
@@ -252,7 +253,7 @@ def _judge_more(request: Request, body: bytes) -> Generator[None, None, Fault | 
             fault = fault or _double_in_items(texts[at : at + step], body)
         if fault is not None:
             return fault
-    if request.action != _PRODUCE:
+    if not _has_data(request):
         return None
     outer = request.encoding
     fault = _plain_fault_in_outer(request, body)
@@ -268,24 +269,26 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     if fault is _PLAIN:
         return None
     if fault is not _NEEDS_FULL_CHECK:
-        if (
-            fault is None
-            and request.action != _PRODUCE
-            and (request.data is not _ABSENT or request.messages is not None)
-        ):
+        if fault is None and not _has_data(request) and (request.data is not _ABSENT or request.messages is not None):
             _drop_unread(request)
         return fault
     fault = _fault_in_more(request, body, depth_max)
-    if fault is None and request.action != _PRODUCE:
+    if fault is None and not _has_data(request):
         _drop_unread(request)
     elif fault is None and (request.encoding is not None or request.messages is not None):
         return _plain_fault_in(request, body)
     return fault
 
 
+def _has_data(request: Request) -> bool:
+    """Whether it is one of those that give messages."""
+    action = request.action
+    return action == _PRODUCE or action == _APPEND  # a tuple is made each time
+
+
 def _drop_unread(request: Request) -> None:
-    """Drop what only produce reads: it may stand in any request, and be large, and nobody is to hold it while that is
-    open."""
+    """Drop what only produce and append read: it may stand in any request, and be large, and nobody is to hold it while
+    that is open."""
     request.data = NO_DATA
     request.messages = None
     request.encoding = None
@@ -338,6 +341,13 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
             return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
     if not colons:
         return no_fault
+    topic = request.topic
+    if topic is not None:
+        colons -= 1
+        if not (len(topic) < 64 and topic.isprintable()) and (why := name_fault(topic)):
+            return Fault(ErrorWord.FIELD, f"topic {why}", body=body)
+        if not colons:
+            return no_fault
     if request.msg_id is not None:
         colons -= 1
     if colons and request.retry is not None:
@@ -415,6 +425,8 @@ def _fault_in_others(request: Request, body: bytes) -> Fault | None:
     for name in OF_SESSIONS:
         if getattr(request, name) is not None:
             return Fault(ErrorWord.FIELD, f"Object contains unknown field `{name}`", body=body)
+    if request.topic is not None and (fault := topic_fault_in(request, body)) is not None:
+        return fault
     if (
         request.key is not None
         or request.consumer is not None
@@ -425,7 +437,7 @@ def _fault_in_others(request: Request, body: bytes) -> Fault | None:
         or request.reader is not None
         or request.dead_letter is not UNSET
     ):
-        return _rare_fault_in(request, body)
+        return rare_fault_in(request, body)
     return None
 
 
@@ -453,22 +465,6 @@ def _fault_in_messages(messages: list[ProduceItem], first: int, body: bytes, dep
         looks = depth_max != ANY_DEPTH and _is_nested(item.data)
         if looks and is_deeper(bytes(item.data), depth_max - 3):
             return too_deep(depth_max)
-    return None
-
-
-def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
-    """Say what is wrong with the names that few requests have."""
-    names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
-    names += [("reader", request.reader), ("consumer", request.consumer), ("to", request.to)]
-    if isinstance(request.after, str) and (why := name_fault(request.after, AFTER_BYTES_MAX)):
-        return Fault(ErrorWord.FIELD, f"after {why}", body=body)
-    if request.queues is not None:
-        names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]
-    if isinstance(request.dead_letter, str):
-        names.append(("dead_letter", request.dead_letter))
-    for field, name in names:
-        if name is not None and (why := name_fault(name)):
-            return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
     return None
 
 

@@ -37,6 +37,7 @@ from quorate.protocol import (
     ShowReply,
     name_fault,
 )
+from quorate.stream_replies import RawReadReplyWithFrames, ReadReply
 
 STEPS_BYTES: Final = 256 << 10
 """A request of more bytes is judged in steps, so that others have their turn between them."""
@@ -44,7 +45,7 @@ STEPS_BYTES: Final = 256 << 10
 NOTHING_SEEN: Final = (0, 0)
 """Of what the framer gives that is no object."""
 
-HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ScanReply, ShowReply})
+HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ScanReply, ShowReply, ReadReply})
 _PLAIN_REPLY: Final = Reply
 _decode_loose: Final = msgspec.json.Decoder(Loose).decode
 _decode_any: Final = msgspec.json.Decoder().decode
@@ -153,6 +154,8 @@ def encode_reply(reply: Reply) -> bytes:
     kind = type(reply)
     if kind is not _PLAIN_REPLY and kind is LogReplyWithEntries:
         return _with_entries(cast("LogReplyWithEntries", reply))
+    if kind is not _PLAIN_REPLY and kind is RawReadReplyWithFrames:
+        return _with_frames(cast("RawReadReplyWithFrames", reply))
     if reply.encoding is not None or (kind is not _PLAIN_REPLY and kind in HOLD_MESSAGES):
         reply = shown(reply)
     return _encode(reply) + b"\n"
@@ -166,6 +169,12 @@ def _with_entries(reply: LogReplyWithEntries) -> bytes:
         parts.append(len(entry).to_bytes(4, "big"))
         parts.append(entry)
     return b"".join(parts)
+
+
+def _with_frames(reply: RawReadReplyWithFrames) -> bytes:
+    """Make the reply's line, and behind it the messages' frames."""
+    frames, reply.frames = reply.frames, []
+    return b"".join([_encode(reply), b"\n", *frames])
 
 
 def fault_reply(fault: Fault) -> Reply:

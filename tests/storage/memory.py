@@ -1,7 +1,7 @@
 """A disk and tables in memory, as the simulator has them: what was not made durable is lost by a power cut."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Any
 
@@ -183,9 +183,22 @@ class MemoryTransaction:
         rows = self.tables[table]
         return ((key, rows[key]) for key in list(rows.irange(start)))
 
+    def keys(self, table: str, start: bytes) -> Iterator[bytes]:
+        """In order."""
+        return iter(list(self.tables[table].irange(start)))
+
     def last(self, table: str) -> tuple[bytes, bytes] | None:
         """The greatest."""
         return self.tables[table].peekitem(-1) if self.tables[table] else None
+
+    def last_key_below(self, table: str, key: bytes) -> bytes | None:
+        """The greatest below."""
+        return next(iter(self.tables[table].irange(None, key, (True, False), reverse=True)), None)
+
+    def last_below(self, table: str, key: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest below."""
+        found = next(iter(self.tables[table].irange(None, key, (True, False), reverse=True)), None)
+        return None if found is None else (found, self.tables[table][found])
 
     def count(self, table: str) -> int:
         """How many."""
@@ -231,6 +244,10 @@ class MemoryTables:
     def read(self) -> Iterator[ReadTransaction]:
         """A view."""
         yield MemoryTransaction(self.tables)
+
+    def read_beside(self) -> AbstractContextManager[ReadTransaction]:
+        """A view."""
+        return self.read()
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:

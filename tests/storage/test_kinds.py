@@ -45,7 +45,8 @@ def test_what_a_row_names_is_there(kind: Kind) -> None:
     assert kind.rows.messages == about_messages == (kind.columns is not None)
     assert set(kind.rows.queues) <= fields_of(kind)
     assert kind.rows.section in {None, *(section.key.decode() for section in SECTIONS)}
-    assert kind.rows.messages or kind.rows.queues or kind.rows.section, "what becomes of it when the log is trimmed?"
+    rows = kind.rows
+    assert rows.messages or rows.queues or rows.section or rows.topics, "what becomes of it when the log is trimmed?"
     assert all(hasattr(Totals(), name) for name in kind.counts.names)
     assert "to" in fields_of(kind) or not kind.counts.arrives
     columns = kind.columns

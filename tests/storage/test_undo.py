@@ -32,10 +32,12 @@ from storage.records import (
     Withhold,
 )
 from storage.state import ShardState
-from storage.stretches import Stretch
+from storage.stretches import OF_TOPICS, Stretch
+from storage.topic_keys import keys_of
 from storage.undo import STEPS_MAX
 from tests.examples import examples
 from tests.storage.facts import facts
+from tests.storage.topic_records import random_record, topic_facts
 
 QUEUES = ["a", "b", "c", "dead"]
 STRETCH_RECORDS = 7
@@ -72,6 +74,8 @@ class Leader:
     def record(self) -> Record | None:
         random, state, now = self.random, self.state, self.now
         name, other = random.choice(QUEUES), random.choice(QUEUES)
+        if random.random() < 0.2:
+            return random_record(random, state, now)
         live = [m for m in state.messages.values() if m.queue == name]
         some = random.sample(live, min(len(live), random.choice([1, 1, 2])))
         held = [m for m in some if m.place == Place.IN_FLIGHT]
@@ -182,6 +186,7 @@ class Leader:
     def commit(self) -> None:
         self.committed = self.random.choice([end for end in self.ends if end >= self.committed])
         self.state.undo.forget(self.committed)
+        self.state.topics.tails.settle(self.committed)
 
     def lose(self) -> None:
         """Another leader's log goes on behind some entry; this one leads again."""
@@ -198,6 +203,7 @@ class Leader:
         leads = [record.node_id for record, _ in self.log if isinstance(record, Lead)]
         assert self.state.facts.tenures.led_by == (leads[-1] if leads else 0)
         assert facts(self.state, self.now) == facts(followed(self.log), self.now)
+        assert topic_facts(self.state) == topic_facts(followed(self.log))
         self.state.check()
         self.state.undo.turn(self.state, is_on=True)
 
@@ -235,10 +241,14 @@ def test_a_lost_lead_is_undone(random: Random, steps: int) -> None:
 
 def test_every_kind_of_record_is_among_those_that_are_undone() -> None:
     seen: set[type] = set()
-    for seed in range(40):
+    for seed in range(120):
         leader = Leader(Random(seed))
-        for _ in range(60):
+        for step in range(60):
             leader.act()
+            if step == 30:
+                leader.close()
+                leader.committed = leader.ends[-1]
+                leader.state.topics.tails.settle(leader.committed)
         leader.close()
         seen |= {type(record) for record, _ in leader.log}
         leader.lose()
@@ -265,6 +275,8 @@ def look_at_stretches(leader: Leader) -> None:
                     assert msg_id in touched or produced_by(msg_id) > stretch.start
             if isinstance(record, (Configure, Remove)):
                 assert record.queue in queues
+            if isinstance(record, OF_TOPICS):
+                assert set(keys_of(record)) <= set(stretch.rows)
             if isinstance(record, (Bury, Move)):
                 assert record.to in queues
         assert all(produced_by(msg_id) <= stretch.until for msg_id in produced | touched)

@@ -7,11 +7,11 @@ import msgspec
 from actors.messages.call import Call
 from actors.queues.consuming import Consuming
 from actors.queues.delivery import Delivery
-from actors.queues.machines import queue_machines
 from actors.queues.queries import Queries
 from actors.shard.broker import Broker
 from actors.shard.machine import ShardContext
 from actors.shard.node_view import Limits, NodeView
+from actors.streams.machines import shard_machines
 from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
@@ -25,7 +25,7 @@ LIMITS = Limits()
 
 def broker_of(state: ShardState, limits: Limits = LIMITS, *, leases_are_committed: bool = False) -> Broker:
     """Make one with the queues' machines."""
-    return Broker(ShardContext(state, limits, NodeView(), leases_are_committed=leases_are_committed), queue_machines)
+    return Broker(ShardContext(state, limits, NodeView(), leases_are_committed=leases_are_committed), shard_machines)
 
 
 def delivery_of(broker: Broker) -> Delivery:

@@ -27,12 +27,12 @@ from actors.messages.log import (
     Undrain,
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
-from actors.queues.machines import queue_machines
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.shard.appending import AppendingLimits
 from actors.shard.leftovers import DROP_MAX, LET_GO_MAX
 from actors.shard.node_view import Limits, NodeView
 from actors.shard.queue_owner import OwnerSettings, QueueOwner
+from actors.streams.machines import shard_machines
 from quorate.protocol import Action, ProduceItem, Reply, Request
 from storage.entry import StoredEntry
 from storage.entry_codec import decode, encode
@@ -60,11 +60,12 @@ class Owner:
     def __init__(self, **settings: Any) -> None:
         self.runtime = CrankedRuntime()
         self.replicator, self.checkpointer, self.router, self.asker = Probe(), Probe(), Probe(), Probe()
+        self.reader = Probe()
         appending = settings.pop("appending", AppendingLimits(writes_max=1))
         limits = settings.pop("limits", Limits())
-        owner_settings = OwnerSettings(appending, queue_machines, **settings)
+        owner_settings = OwnerSettings(appending, shard_machines, **settings)
         self.actor = QueueOwner(self.runtime, ShardState(), limits, NodeView(), owner_settings)
-        self.actor.attach(ref(self.replicator), ref(self.checkpointer), ref(self.router))
+        self.actor.attach(ref(self.replicator), ref(self.checkpointer), ref(self.router), ref(self.reader))
         self.actor.begin()
         self.crank()
 

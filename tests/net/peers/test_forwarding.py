@@ -31,6 +31,20 @@ from quorate.protocol import (
 )
 from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
+from quorate.stream_replies import (
+    AppendReply,
+    CommitReply,
+    GoneReply,
+    GroupReply,
+    PartitionRow,
+    RawReadReply,
+    RawReadReplyWithFrames,
+    ReadReply,
+    StreamMessage,
+    TopicListReply,
+    TopicReply,
+    TopicRow,
+)
 from storage.records import BASE_LEVEL, LEVEL
 
 VIEW = MessageView(
@@ -59,6 +73,35 @@ REPLIES = [
     ShowReply(action=12, code=0, msg_id=1, message=VIEW),
     ListReply(action=7, code=0, queue_list=[QueueRow("q", 1, 1, 0, 0, 0, 9, 0, False)], queue_count=1, next="q"),
     RedirectReply(action=1, code=-2, leader_node_id=2, leader_host="h", leader_port=3),
+    AppendReply(action=27, code=0, topic="t", msg_ids=[1], partitions=[0], offsets=[7]),
+    ReadReply(
+        action=28,
+        code=0,
+        topic="t",
+        partition=0,
+        messages=[StreamMessage(7, 1, Raw(b"\xff"), 1.5, 80, encoding=PLAIN), StreamMessage(8, 2, Raw(b"1"), 1.5, 101)],
+        next=9,
+        first=0,
+        end=9,
+    ),
+    RawReadReplyWithFrames(
+        action=28,
+        code=0,
+        topic="t",
+        partition=0,
+        bytes=3,
+        offset=7,
+        position=80,
+        next=9,
+        first=0,
+        end=9,
+        frames=[b"\xff\x00", b"a"],
+    ),
+    GoneReply(action=28, code=-1, topic="t", error="trimmed", partition=0, next=5),
+    TopicReply(action=26, code=0, topic="t", partitions=[PartitionRow(0, 1, 5, 4, 99)], keep_s=1.0),
+    TopicListReply(action=26, code=0, topics=[TopicRow("t", 1, 4, 99, 0, 1.0, 5)], topic_count=1),
+    GroupReply(action=29, code=0, topic="t", group="g", member="m", generation=3, owns=[1], positions={1: 5}),
+    CommitReply(action=30, code=0, topic="t", group="g", positions={1: 5}),
     LogReplyWithEntries(
         action=14, code=0, shard=1, bytes=11, first_trans_id=1, last_trans_id=9, committed=9, entries=[b"\x00", b"ab"]
     ),
@@ -121,7 +164,7 @@ def test_every_kind_of_reply_has_a_number() -> None:
     while (more := {sub for kind in kinds for sub in kind.__subclasses__()} | kinds) != kinds:
         kinds = more
     where_the_client_is = {AuthenticatedReply, RawLogReply, EmptyReply, ShardMapReply, ShardedClusterReply}
-    where_the_client_is |= {ClientReply, ConfigReply}
+    where_the_client_is |= {ClientReply, ConfigReply, RawReadReply}
     assert kinds - where_the_client_is == set(REPLY_KINDS)
 
 
@@ -188,6 +231,7 @@ SAMPLES: dict[str, list[Any]] = {
         *([ProduceItem()], [ProduceItem(), ProduceItem(headers={}), ProduceItem()], [ProduceItem(expire="drop")]),
         *([ProduceItem(expire="bury")], [ProduceItem(keep=False)], [ProduceItem(scope="all")]),
         [ProduceItem(on_duplicate="keep")],
+        [ProduceItem(attribute="a")],
     ],
     "after": [7, "x", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX + 1), "é" * 140],
     "paused": [True, False, "in", "none"],
@@ -197,6 +241,13 @@ SAMPLES: dict[str, list[Any]] = {
     "on_duplicate": ["refuse", "keep", "replace"],
     "unless": [1],
     "system": [True, False],
+    **{name: ["x"] for name in ("topic", "group", "member", "producer", "attribute")},
+    **{name: [1] for name in ("partition", "position", "time", "max_bytes", "session", "generation", "number")},
+    **{name: [1] for name in ("expected", "partitions", "keep_s", "keep_bytes", "keep_for_groups_bytes")},
+    **{name: [True, False] for name in ("keep_for_groups", "force")},
+    "offset": [1, "earliest", "latest"],
+    "owns": [[], [1]],
+    "positions": [{1: 2}],
 }
 
 

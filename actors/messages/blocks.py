@@ -1,0 +1,54 @@
+"""The messages of topics in LMDB: what is stored there, let go of, and read.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| StoreBlocks | QueueOwner | Checkpointer | keep these, with the entries that they are of |
+| BlocksStored | Checkpointer | QueueOwner | these are kept |
+| DropBlocks | QueueOwner | Checkpointer | these messages are not kept any more |
+| ReadBlocks | QueueOwner | BlockReader | read messages |
+| BlocksRead | BlockReader | QueueOwner | they were read |
+"""
+
+import msgspec
+
+from storage.block_rows import Stored, Wanted
+from storage.blocks import Block
+
+
+class StoreBlocks(msgspec.Struct):
+    """Keep these blocks as soon as LMDB's log holds all that is in them."""
+
+    blocks: list[Block]
+
+
+class BlocksStored(msgspec.Struct):
+    """LMDB has the blocks of these partitions: each topic's number, the partition, up to which offset."""
+
+    ends: list[tuple[int, int, int]]
+
+
+class DropBlocks(msgspec.Struct):
+    """Let go of blocks. `kept`: from which offset on each partition of a topic is kept; None: nothing of it is.
+
+    `below`: nor is anything of topics with a smaller number that `kept` does not name; 0: those stay.
+    """
+
+    kept: dict[int, dict[int, int] | None]
+    below: int = 0
+
+
+class ReadBlocks(msgspec.Struct):
+    """Read messages, at most `count`, and about `bytes_max`; `serial` tells this from other readings."""
+
+    serial: int
+    wanted: Wanted
+    count: int
+    bytes_max: int
+    is_raw: bool = False
+
+
+class BlocksRead(msgspec.Struct):
+    """What a `ReadBlocks` with that serial asked for."""
+
+    serial: int
+    stored: Stored

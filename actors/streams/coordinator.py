@@ -1,0 +1,69 @@
+"""The groups of a shard whose members its leader knows. A part of the machines about groups.
+
+Who they are stands in no record; whether a group has some, and for how long those may be silent, does: so the next
+leader knows for whom to wait.
+"""
+
+from typing import Final
+
+from actors.messages.call import Call
+from actors.shard.ledger import Ledger
+from actors.streams.groups import GroupMembers
+from quorate.protocol import ErrorWord
+from storage.records import Offsets
+from storage.tails import TopicState
+
+GROUPS_MAX: Final = 1000
+"""Of one topic."""
+
+At = tuple[int, str]
+"""A topic's number, and a group's name."""
+
+
+class Coordinator:
+    """Of one shard. `known`: the groups that have members, or may have some that an earlier leader knew.
+
+    `begun`: since when this node serves (Unix seconds); 0: not yet.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.known: dict[At, GroupMembers] = {}
+        self.begun = 0.0
+
+    def members(self, topic: TopicState, group: str) -> GroupMembers:
+        """Find the members of a group. Those whom an earlier leader knew have a session's time to return."""
+        at = (topic.number, group)
+        members = self.known.get(at)
+        if members is None:
+            known = topic.groups.get(group)
+            session_s = 0.0 if known is None else known.session_s
+            begun = self.begun or self._ledger.now
+            members = self.known[at] = GroupMembers(len(topic.partitions), begun + session_s if session_s else 0.0)
+        return members
+
+    def note_session(self, topic: TopicState, group: str, members: GroupMembers) -> None:
+        """Have it in the log whether a group has members, and for how long those may be silent."""
+        known, session_s = topic.groups.get(group), members.session_s
+        noted = 0.0 if known is None else known.session_s
+        if (
+            known is None
+            or session_s > noted
+            or (not session_s and noted and members.embargo_until <= self._ledger.now)
+        ):
+            self._ledger.append(Offsets(topic.name, topic.number, group, [], [], self._ledger.now, session_s))
+
+    def owners(self, topic: TopicState, group: str) -> dict[int, str]:
+        """Say which member of a group has which partition."""
+        members = self.known.get((topic.number, group))
+        return {} if members is None else members.owners
+
+    def is_free(self, call: Call, topic: TopicState, group: str) -> bool:
+        """Whether nobody reads, or that does not matter; refuses the call if not."""
+        members = self.known.get((topic.number, group))
+        if call.request.force or members is None or not members.members:
+            return True
+        names = ", ".join(repr(name) for name in [*members.members][:3])
+        reason = f"{len(members.members)} members read in the group {group!r} ({names}): stop them, or use force"
+        self._ledger.refuse(call, ErrorWord.GROUP_IN_USE, reason)
+        return False

@@ -1,0 +1,340 @@
+"""Group: the members of groups, and what is done to groups. A machine over `GroupMembers`.
+
+A heartbeat may wait: it is answered when the member is to have other partitions than it said it has.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from actors.messages.call import Call, Client, may_consume
+from actors.messages.rights import Principal, not_allowed
+from actors.queues.consuming import LeftWaiters, why_not_wait
+from actors.queues.delivery import Delivery
+from actors.queues.wait_queues import Waiter, WaitQueues
+from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.streams.committing import Committing
+from actors.streams.coordinator import GROUPS_MAX, Coordinator
+from actors.streams.finding import topic_of
+from actors.streams.groups import (
+    MEMBERS_MAX,
+    SESSION_S,
+    SESSION_S_MAX,
+    SESSION_S_MIN,
+    GroupMembers,
+    Member,
+)
+from actors.streams.views import group_row
+from quorate.protocol import Action, ErrorWord, done
+from quorate.stream_replies import GroupReply
+from storage.queue_state import NEVER
+from storage.records import DropGroup
+from storage.tails import Group, TopicState
+
+IDLE_S: Final = 30 * 86_400.0
+"""A group without members that has said nothing for so long is removed."""
+
+LOOK_S: Final = 60.0
+STILL_S: Final = 2.0
+"""Time passes here once a second at least; after so long the node has stood still, and heard no member."""
+
+HEARTBEAT: Final = "heartbeat"
+LEAVE: Final = "leave"
+SHOW: Final = "show"
+LIST: Final = "list"
+RESET: Final = "reset"
+REMOVE: Final = "remove"
+
+
+class Grouping(Machine):
+    """Of one shard."""
+
+    def __init__(
+        self, context: ShardContext, delivery: Delivery, coordinator: Coordinator, committing: Committing
+    ) -> None:
+        self._context = context
+        self._ledger = context.ledger
+        self._topics = context.ledger.state.topics
+        self._delivery = delivery
+        self._coordinator = coordinator
+        self._passed_at = 0.0
+        self._looks_at = 0.0
+        self._commands: dict[str | None, Callable[[Call, TopicState, str], None]] = {
+            HEARTBEAT: self._heartbeat,
+            LEAVE: self._leave,
+            SHOW: self._show,
+            LIST: self._list,
+            RESET: committing.reset,
+            REMOVE: self._remove,
+        }
+
+    @property
+    def lines(self) -> WaitQueues:
+        """Members that wait for other partitions."""
+        return self._delivery.member_lines
+
+    def actions(self) -> dict[int, Callable[[Call], None]]:
+        """Its table."""
+        return {Action.GROUP: self.group}
+
+    def group(self, call: Call) -> None:
+        """Do what a command says."""
+        request, ledger = call.request, self._ledger
+        command = self._commands.get(request.command)
+        if command is None:
+            wanted = ", ".join(str(one) for one in self._commands)
+            return ledger.refuse_field(call, "command", f"{request.command!r} is none of {wanted}")
+        topic = topic_of(call, ledger)
+        if topic is None:
+            return None
+        if request.group is None and request.command != LIST:
+            return ledger.refuse_field(call, "group", "is missing")
+        return command(call, topic, request.group or "")
+
+    # -- members -----------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, call: Call, topic: TopicState, group: str) -> None:
+        request, ledger = call.request, self._ledger
+        session_s = SESSION_S if request.session is None else request.session
+        if request.member is None:
+            return ledger.refuse_field(call, "member", "is missing: a name that no other member has")
+        if not SESSION_S_MIN <= session_s <= SESSION_S_MAX:
+            return ledger.refuse_field(
+                call, "session", f"is {session_s:g} s, and {SESSION_S_MIN:g} to {SESSION_S_MAX:g} are allowed"
+            )
+        wait_s = request.wait or 0.0
+        if wait_s > session_s / 2:
+            return ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and half a session is allowed")
+        if group not in topic.groups and len(topic.groups) >= GROUPS_MAX:
+            return ledger.refuse(call, ErrorWord.LIMIT, f"the topic has {GROUPS_MAX} groups already")
+        members = self._coordinator.members(topic, group)
+        is_new = request.member not in members.members
+        if is_new and len(members.members) >= MEMBERS_MAX:
+            return ledger.refuse(call, ErrorWord.LIMIT, f"the group has {MEMBERS_MAX} members already")
+        owns = request.owns or []
+        had = None if is_new else [*members.members[request.member].has]
+        ledger.has_begun = True
+        member = members.heartbeat(ledger.now, request.member, owns, session_s)
+        self._coordinator.note_session(topic, group, members)
+        if is_new or had != [*member.has]:
+            self._changed(topic, group, members, but=member.name)
+        waiting = self.lines.first(_line_of(topic, group, member.name))
+        if waiting is not None:  # it has come back by another way
+            self.lines.leave(waiting)
+            self._answer_member(waiting.call, topic, group, members, member)
+        is_news = {*members.told(member)} != {*owns} or is_new
+        if not wait_s or is_news or call.client.has_left:
+            return self._answer_member(call, topic, group, members, member)
+        if (reason := why_not_wait(self._context.limits, self._delivery, call, 1)) is not None:
+            return ledger.refuse(call, ErrorWord.OVERLOADED, reason)
+        line = _line_of(topic, group, member.name)
+        return self.lines.stand(Waiter(call, [line], None, ledger.now + wait_s))
+
+    def _answer_member(self, call: Call, topic: TopicState, group: str, members: GroupMembers, member: Member) -> None:
+        owns = members.told(member)
+        known = topic.groups.get(group)
+        offsets = {} if known is None else known.offsets
+        positions = {index: offsets[index] for index in owns if index in offsets}
+        reply = done(
+            call.request,
+            GroupReply,
+            queue=None,
+            group=group,
+            member=member.name,
+            generation=member.generation,
+            owns=owns,
+            positions=positions,
+            session=member.session_s,
+        )
+        self._ledger.answer_when_committed(call, reply)
+
+    def _changed(self, topic: TopicState, group: str, members: GroupMembers, but: str | None = None) -> None:
+        """Tell the members of a group that wait what they are to have now, if that is something else."""
+        for name, member in members.members.items():
+            waiter = None if name == but else self.lines.first(_line_of(topic, group, name))
+            if waiter is None:
+                continue
+            owns = waiter.call.request.owns or []
+            if {*members.told(member)} == {*owns} and not self._gets_more(members, member):
+                continue
+            self.lines.leave(waiter)
+            members.heartbeat(self._ledger.now, name, owns, member.session_s)
+            if may_consume(waiter.call):
+                self._answer_member(waiter.call, topic, group, members, member)
+
+    def _gets_more(self, members: GroupMembers, member: Member) -> bool:
+        """Whether there is something that a member is to have and nobody has."""
+        if self._ledger.now < members.embargo_until:
+            return False
+        had = members.owners
+        return any(index not in had for index in member.wanted)
+
+    def _leave(self, call: Call, topic: TopicState, group: str) -> None:
+        request, ledger = call.request, self._ledger
+        members = self._coordinator.known.get((topic.number, group))
+        if request.member is None:
+            return ledger.refuse_field(call, "member", "is missing")
+        if members is not None and request.member in members.members:
+            ledger.has_begun = True
+            waiter = self.lines.first(_line_of(topic, group, request.member))
+            if waiter is not None:
+                self.lines.leave(waiter)
+                ledger.answer(waiter.call, done(waiter.call.request, GroupReply, queue=None, group=group, owns=[]))
+            members.leave(request.member)
+            self._coordinator.note_session(topic, group, members)
+            self._changed(topic, group, members)
+        reply = done(request, GroupReply, queue=None, group=group, member=request.member, owns=[])
+        return ledger.answer_when_committed(call, reply)
+
+    def partitions_changed(self, topic: TopicState) -> None:
+        """Note that a topic has more partitions than before."""
+        for (number, group), members in self._coordinator.known.items():
+            if number == topic.number:
+                members.grow(len(topic.partitions))
+                self._changed(topic, group, members)
+
+    def topic_gone(self, topic: TopicState) -> None:
+        """Note that a topic is gone: members that wait are told."""
+        for number, group in [at for at in self._coordinator.known if at[0] == topic.number]:
+            for name in self._coordinator.known[(number, group)].members:
+                waiter = self.lines.first(_line_of(topic, group, name))
+                if waiter is not None:
+                    self.lines.leave(waiter)
+                    topic_of(waiter.call, self._ledger)  # refuses it
+            del self._coordinator.known[(number, group)]
+
+    # -- what is done to groups --------------------------------------------------------------------------------
+
+    def _known_group(self, call: Call, topic: TopicState, group: str) -> Group | None:
+        known = topic.groups.get(group)
+        if known is None:
+            reason = f"the topic {topic.name!r} has no group {group!r}"
+            self._ledger.refuse(call, ErrorWord.NO_SUCH_GROUP, reason)
+        return known
+
+    def _show(self, call: Call, topic: TopicState, group: str) -> None:
+        known = self._known_group(call, topic, group)
+        if known is not None:
+            row = group_row(topic, group, known, self._coordinator.owners(topic, group), self._ledger.now)
+            reply = done(call.request, GroupReply, queue=None, group=group, groups=[row])
+            self._ledger.answer_when_committed(call, reply)
+
+    def _list(self, call: Call, topic: TopicState, group: str) -> None:
+        rows = [
+            group_row(topic, name, known, self._coordinator.owners(topic, name), self._ledger.now)
+            for name, known in sorted(topic.groups.items())
+        ]
+        for row in rows:
+            row.partitions = None
+        self._ledger.answer_when_committed(call, done(call.request, GroupReply, queue=None, groups=rows))
+
+    def _remove(self, call: Call, topic: TopicState, group: str) -> None:
+        if self._known_group(call, topic, group) is None or not self._coordinator.is_free(call, topic, group):
+            return
+        members = self._coordinator.known.pop((topic.number, group), None)
+        for name in [] if members is None else [*members.members]:
+            waiter = self.lines.first(_line_of(topic, group, name))
+            if waiter is not None:
+                self.lines.leave(waiter)
+                self._ledger.answer(
+                    waiter.call, done(waiter.call.request, GroupReply, queue=None, group=group, owns=[])
+                )
+        self._ledger.append(DropGroup(topic.name, topic.number, group))
+        self._ledger.answer_when_committed(call, done(call.request, GroupReply, queue=None, group=group))
+
+    # -- time, and calls that end otherwise --------------------------------------------------------------------
+
+    @property
+    def next_event_at(self) -> float:
+        """When a member was silent for too long, or has waited for long enough, or groups are looked at."""
+        if not self._topics.by_name:
+            return NEVER
+        at = min(self._looks_at, self.lines.next_deadline)
+        for members in self._coordinator.known.values():
+            at = min(at, members.next_at)
+            if members.embargo_until > self._ledger.now:
+                at = min(at, members.embargo_until)
+        return at
+
+    def pass_time(self) -> None:
+        """End members that were silent for too long, give out what they had, and end waits."""
+        now = self._ledger.now
+        if not self._coordinator.begun:
+            self._begin(now)
+        elif now - self._passed_at > STILL_S and self._coordinator.known:
+            for members in self._coordinator.known.values():
+                members.wait(now - self._passed_at)
+        self._passed_at = now
+        for (number, group), members in [*self._coordinator.known.items()]:
+            topic = self._topics.numbers.get(number)
+            if topic is not None and (members.silent(now) or members.embargo_until <= now):
+                members.embargo_until = 0.0 if members.embargo_until <= now else members.embargo_until
+                self._coordinator.note_session(topic, group, members)
+                self._changed(topic, group, members)
+        if self._looks_at <= now:
+            self._looks_at = now + LOOK_S
+            self._drop_idle(now)
+        for waiter in self.lines.late(now):
+            self._end(waiter)
+
+    def _begin(self, now: float) -> None:
+        """Begin to lead: the members of groups that had some have their time to return."""
+        self._coordinator.begun = now
+        for topic in self._topics.by_name.values():
+            for name, group in topic.groups.items():
+                if group.session_s:
+                    self._coordinator.members(topic, name)
+
+    def _drop_idle(self, now: float) -> None:
+        """Remove groups that nobody uses."""
+        for topic in self._topics.by_name.values():
+            for name, group in [*topic.groups.items()]:
+                if group.at < now - IDLE_S and not group.session_s:
+                    self._ledger.append(DropGroup(topic.name, topic.number, name))
+                    self._coordinator.known.pop((topic.number, name), None)
+
+    def _end(self, waiter: Waiter) -> None:
+        """Answer a member that has waited for long enough."""
+        self.lines.leave(waiter)
+        waiter.call.request = replace(waiter.call.request, wait=None)
+        self.group(waiter.call)
+
+    def cancel(self, client: Client, seq: object) -> bool:
+        """End the wait of that client's request, as if its time were over; whether it waited."""
+        waiter = self.lines.find(client, seq)
+        if waiter is None:
+            return False
+        self._ledger.has_begun = True
+        self._end(waiter)
+        return True
+
+    def withdraw(self, call: Call) -> None:
+        """Out of all lines."""
+        self.lines.withdraw(call)
+
+    def forget(self, client: Client) -> None:
+        """Let its members wait no more; they are members until their sessions end."""
+        for waiter in self.lines.of_client(client):
+            self._end(waiter)
+
+    def rejudge(self, client: Client, principal: Principal) -> None:
+        """Refuse what the client waits for and may not have any more."""
+        for waiter in self.lines.of_client(client):
+            waiter.call.principal = principal
+            missing = principal.rights.missing(waiter.call.request)
+            if missing is not None:
+                self.lines.leave(waiter)
+                self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
+
+    def take_waiting(self) -> WaitingCalls | None:
+        """All of them."""
+        lines = self.lines
+        if not len(lines):
+            return None
+        self._delivery.member_lines = WaitQueues()
+        return LeftWaiters(lines, self._ledger.now)
+
+
+def _line_of(topic: TopicState, group: str, member: str) -> str:
+    return f"{topic.number}/{group}/{member}"

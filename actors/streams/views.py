@@ -1,0 +1,78 @@
+"""What replies show of topics, partitions and groups."""
+
+from quorate.stream_replies import GroupPartition, GroupRow, PartitionRow, TopicRow
+from storage.partition import Partition
+from storage.tails import Group, TopicState
+
+
+def partition_row(partition: Partition) -> PartitionRow:
+    """Show a partition, as far as it is committed."""
+    messages = partition.settled - partition.first
+    return PartitionRow(
+        partition.index,
+        partition.first,
+        partition.settled,
+        messages,
+        partition.settled_position - partition.first_position,
+        partition.first_at if messages else None,
+        partition.last_at or None,
+    )
+
+
+def lag_of(topic: TopicState, group: Group) -> int:
+    """Count the messages that a group has not read yet."""
+    lag = 0
+    for partition in topic.partitions:
+        at = max(group.offsets.get(partition.index, 0), partition.first)
+        lag += max(partition.settled - at, 0)
+    return lag
+
+
+def lag_s_of(partition: Partition, position: int, now: float) -> float | None:
+    """Say how old the first message is that was not read yet, where that is known without a look at the disk (s).
+
+    0.0: all were read.
+    """
+    at = max(position, partition.first)
+    if at >= partition.settled:
+        return 0.0
+    if at >= partition.held_from[0]:
+        first = next(partition.in_memory(at), None)
+        return None if first is None else max(now - first.produced_at, 0.0)
+    return max(now - partition.first_at, 0.0) if at == partition.first else None
+
+
+def group_row(topic: TopicState, name: str, group: Group, owners: dict[int, str], now: float) -> GroupRow:
+    """Show a group, and where it is in each partition. `owners`: who reads which."""
+    rows: list[GroupPartition] = []
+    for partition in topic.partitions:
+        position = group.offsets.get(partition.index)
+        at = max(position or 0, partition.first)
+        lag_s = lag_s_of(partition, at, now)
+        lag = max(partition.settled - at, 0)
+        rows.append(GroupPartition(partition.index, position, lag, lag_s, owners.get(partition.index)))
+    known = [row.lag_s for row in rows if row.lag_s is not None]
+    return GroupRow(
+        name,
+        len({*owners.values()}),
+        sum([row.lag for row in rows]),
+        group.at,
+        max(known, default=None),
+        rows,
+    )
+
+
+def topic_row(topic: TopicState) -> TopicRow:
+    """Show a topic in a list."""
+    settings, partitions = topic.settings, topic.partitions
+    return TopicRow(
+        topic.name,
+        len(partitions),
+        sum([one.settled - one.first for one in partitions]),
+        sum([one.settled_position - one.first_position for one in partitions]),
+        len(topic.groups),
+        settings.keep_s,
+        settings.keep_bytes,
+        max([one.last_at for one in partitions]) or None,
+        max([lag_of(topic, group) for group in topic.groups.values()], default=0),
+    )

@@ -1,0 +1,182 @@
+"""What replies say of topics: their messages, their partitions, and the groups that read them."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from quorate.protocol import Reply
+
+
+class StreamMessage(msgspec.Struct, gc=False, omit_defaults=True):
+    """A message of a topic, at `offset` of its partition. `position`: of its frame (bytes), see docs/streams.md.
+
+    `produced_at`: when it was appended, by the leader's clock (Unix seconds). `encoding`: as of queues' messages.
+    """
+
+    offset: int
+    msg_id: int
+    data: Raw
+    produced_at: float
+    position: int
+    key: str | None = None
+    encoding: str | None = None
+    headers: dict[str, str] | None = None
+    attribute: str | None = None
+
+
+class AppendReply(Reply, kw_only=True):
+    """The reply to append: where the message is; of several, `partitions`, `offsets` and `msg_ids` in their order.
+
+    `duplicate`: the producer had appended that under the same number before, and got this.
+    """
+
+    partition: int | None = None
+    offset: int | None = None
+    partitions: list[int] | None = None
+    offsets: list[int] | None = None
+    duplicate: bool | None = None
+
+
+class ReadReply(Reply, kw_only=True):
+    """The reply to read: messages that follow each other. `next`: the offset to go on at; `first`: that of the first
+    message that is kept; `end`: one behind the last, as far as this node knows what is committed.
+    """
+
+    partition: int
+    messages: list[StreamMessage]
+    next: int
+    first: int
+    end: int
+
+
+class RawReadReply(Reply, kw_only=True):
+    """The reply to read with `raw`: `bytes` more bytes follow it, the frames of `count` messages from `offset` on."""
+
+    partition: int
+    bytes: int
+    offset: int
+    position: int
+    next: int
+    first: int
+    end: int
+
+
+class RawReadReplyWithFrames(RawReadReply, kw_only=True):
+    """A `RawReadReply` on its way to its connection, with what follows it; a session sends that behind the reply."""
+
+    frames: list[Any] = []
+
+
+class GoneReply(Reply, kw_only=True):
+    """The refusal of a read of messages that are not there: not kept any more, or damaged. `next`: where to go on."""
+
+    partition: int
+    next: int
+
+
+class ConflictReply(Reply, kw_only=True):
+    """The refusal of an append that was to get another offset. `next`: which one the next message gets."""
+
+    partition: int
+    next: int
+
+
+class PartitionRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A partition: the first offset that is kept, the next one, the bytes of the messages between them.
+
+    `messages`: their number. `first_at`: none of them is older, `last_at`: the last one was appended then (Unix s).
+    """
+
+    partition: int
+    first: int
+    next: int
+    messages: int
+    bytes: int
+    first_at: float | None = None
+    last_at: float | None = None
+
+
+class GroupPartition(msgspec.Struct, gc=False, omit_defaults=True):
+    """A group's place in a partition. `lag`: messages behind it; `lag_s`: how old the first of them is (s).
+
+    `owner`: the member that reads it, `owns_since` (Unix seconds).
+    """
+
+    partition: int
+    position: int | None = None
+    lag: int = 0
+    lag_s: float | None = None
+    owner: str | None = None
+
+
+class GroupRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A group of a topic. `lag` is of all partitions together; `at`: it last said where it is (Unix seconds)."""
+
+    group: str
+    members: int
+    lag: int
+    at: float
+    lag_s: float | None = None
+    partitions: list[GroupPartition] | None = None
+
+
+class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A topic of a list. `messages`, `bytes`: of all that is kept; `appended`: since its leader began to lead."""
+
+    name: str
+    partitions: int
+    messages: int
+    bytes: int
+    groups: int
+    keep_s: float
+    keep_bytes: int
+    last_at: float | None = None
+    lag: int = 0
+
+
+class TopicReply(Reply, kw_only=True):
+    """The reply to topic: its settings as they hold now, its partitions, and of show its groups.
+
+    `retired`: how many messages a trim has let go of; of remove all that there were.
+    """
+
+    partitions: list[PartitionRow] | None = None
+    keep_s: float | None = None
+    keep_bytes: int | None = None
+    keep_for_groups: bool | None = None
+    keep_for_groups_bytes: int | None = None
+    made_at: float | None = None
+    groups: list[GroupRow] | None = None
+    retired: int | None = None
+
+
+class TopicListReply(Reply, kw_only=True):
+    """The reply to topic list. `next`: there are more, to be asked for `after` that."""
+
+    topics: list[TopicRow]
+    topic_count: int
+    next: str | None = None
+    partial: bool = False
+    missing_shards: list[int] | None = None
+
+
+class GroupReply(Reply, kw_only=True):
+    """The reply to group. Of a heartbeat: `owns` are the partitions that the member is to read, in this `generation`;
+    `positions`: where the group goes on in each. `session`: how long the member may be silent (s).
+    """
+
+    group: str | None = None
+    member: str | None = None
+    generation: int | None = None
+    owns: list[int] | None = None
+    positions: dict[int, int] | None = None
+    session: float | None = None
+    groups: list[GroupRow] | None = None
+
+
+class CommitReply(Reply, kw_only=True):
+    """The reply to commit: where the group goes on, in the partitions that it named."""
+
+    group: str
+    positions: dict[int, int]

@@ -1,0 +1,172 @@
+"""Finding blocks of messages in their table of LMDB: see `storage.blocks`."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from storage.blocks import BlockKey, BlockView, Kept, offset_key, prefix, read_key
+from storage.errors import DamagedError
+from storage.tables import BLOCKS, ReadTransaction
+
+
+def is_of(key: bytes, number: int, index: int) -> bool:
+    """Whether a block is one of that partition."""
+    return bytes(key[:6]) == prefix(number, index)
+
+
+def last_block(transaction: ReadTransaction, number: int, index: int) -> BlockView | None:
+    """Find the last block of a partition; None: it has none. Raises `DamagedError`."""
+    found = transaction.last_below(BLOCKS, prefix(number, index + 1))
+    return BlockView(*found) if found is not None and is_of(found[0], number, index) else None
+
+
+def blocks_end(transaction: ReadTransaction, number: int, index: int) -> tuple[int, int] | None:
+    """Find where a partition's blocks end: offset and position; None: it has none. Raises `DamagedError`."""
+    last = last_block(transaction, number, index)
+    return None if last is None else (last.end, last.end_position)
+
+
+def blocks_from(transaction: ReadTransaction, number: int, index: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
+    """Give a partition's blocks from that one on which holds `offset`, if it is there, as rows."""
+    start = offset_key(number, index, offset)
+    before = transaction.last_below(BLOCKS, offset_key(number, index, offset + 1))
+    if before is not None and is_of(before[0], number, index):
+        start = before[0]
+    for key, value in transaction.range(BLOCKS, start):
+        if not is_of(key, number, index):
+            return
+        yield key, value
+
+
+def blocks_before(transaction: ReadTransaction, number: int, index: int, first: int, count: int) -> list[bytes]:
+    """List the keys of blocks of a partition that hold nothing from offset `first` on, at most `count`."""
+    found: list[bytes] = []
+    previous: bytes | None = None
+    for key in transaction.keys(BLOCKS, prefix(number, index)):
+        if not is_of(key, number, index):
+            break
+        offset = read_key(bytes(key)).offset
+        if previous is not None and offset <= first:
+            found.append(previous)
+        previous = None
+        if offset >= first or len(found) >= count:
+            break
+        previous = bytes(key)
+    if previous is not None:  # the partition's last block
+        value = transaction.get(BLOCKS, previous)
+        if value is not None and BlockView(previous, value).end <= first:
+            found.append(previous)
+    return found
+
+
+class Wanted(NamedTuple):
+    """Messages of a partition from one on: that at `offset`, that whose frame holds `position`, or the first that was
+    appended at the time `at` (Unix seconds) or later. One of the three is given."""
+
+    number: int
+    partition: int
+    offset: int | None = None
+    position: int | None = None
+    at: float | None = None
+
+
+class Stored(NamedTuple):
+    """What blocks had of what was wanted: messages that follow each other, or their frames.
+
+    Nothing: `next` is the offset of the first message behind it that is there, None: none is. `damaged`: a block could
+    not be read.
+    """
+
+    kept: list[Kept]
+    frames: list[bytes]
+    next: int | None
+    damaged: str | None = None
+
+
+def _last_not_beyond(
+    transaction: ReadTransaction, number: int, index: int, is_beyond: Callable[[BlockKey], bool]
+) -> bytes | None:
+    """Find the last block that is not beyond something, by its key; None: there is none. Keys alone are read."""
+    first = next(transaction.keys(BLOCKS, prefix(number, index)), None)
+    last = transaction.last_key_below(BLOCKS, prefix(number, index + 1))
+    if first is None or last is None or not is_of(first, number, index) or is_beyond(read_key(bytes(first))):
+        return None
+    found, low, high = bytes(first), read_key(bytes(first)).offset, read_key(last).offset
+    while low < high:  # `found` is not beyond, and begins at `low`; what begins behind `high` is
+        middle = (low + high + 1) // 2
+        key = transaction.last_key_below(BLOCKS, offset_key(number, index, middle + 1))
+        assert key is not None
+        its = read_key(key)
+        if is_beyond(its):
+            high = its.offset - 1
+        else:
+            found, low = key, middle
+    return found
+
+
+def _key_of(transaction: ReadTransaction, wanted: Wanted) -> bytes | None:
+    """Find the block in which what is wanted begins, or would."""
+    number, index = wanted.number, wanted.partition
+    if wanted.offset is not None:
+        key = transaction.last_key_below(BLOCKS, offset_key(number, index, wanted.offset + 1))
+        return key if key is not None and is_of(key, number, index) else None
+    if wanted.position is not None:
+        position = wanted.position
+        return _last_not_beyond(transaction, number, index, lambda key: key.position > position)
+    at_ms = int((wanted.at or 0.0) * 1000)
+    # of blocks that begin in the same millisecond the first may hold it, and the one before that
+    return _last_not_beyond(transaction, number, index, lambda key: key.at_ms >= at_ms)
+
+
+def _index_in(view: BlockView, wanted: Wanted) -> int:
+    """Where in a block what is wanted begins; behind its last: it is not there."""
+    if wanted.offset is not None:
+        return min(max(wanted.offset - view.key.offset, 0), view.end - view.key.offset)
+    if wanted.position is not None:
+        beyond = wanted.position >= view.end_position
+        return view.end - view.key.offset if beyond else view.index_of_position(wanted.position)
+    return view.index_of_time(wanted.at or 0.0)
+
+
+def read_stored(
+    transaction: ReadTransaction, wanted: Wanted, count: int, bytes_max: int, *, is_raw: bool = False
+) -> Stored:
+    """Read messages from blocks: at most `count`, and as many as fit into `bytes_max`, but one in any case."""
+    kept: list[Kept] = []
+    frames: list[bytes] = []
+    size = 0
+    expected = wanted.offset
+    start = _key_of(transaction, wanted) or prefix(wanted.number, wanted.partition)
+    for key, value in transaction.range(BLOCKS, start):
+        if not is_of(key, wanted.number, wanted.partition):
+            break
+        try:
+            view = BlockView(key, value)
+        except DamagedError as error:
+            if kept:
+                break
+            if wanted.offset is None and expected is None:
+                continue  # what is looked for may stand behind it
+            following = next((one for one in transaction.keys(BLOCKS, key + b"\0")), None)
+            goes_on = following is not None and is_of(following, wanted.number, wanted.partition)
+            at = read_key(bytes(following)).offset if following is not None and goes_on else None
+            return Stored([], [], at, str(error))
+        index = _index_in(view, wanted) if not kept else max((expected or 0) - view.key.offset, 0)
+        end = view.end - view.key.offset
+        if index >= end:
+            continue
+        if expected is not None and view.key.offset + index > expected:
+            return Stored(kept, frames, view.key.offset + index)
+        begin = index
+        while index < end and len(kept) < count:
+            its = view.place_of(index + 1) - view.place_of(index)
+            if kept and size + its > bytes_max:
+                break
+            kept.append(view.kept(index))
+            size += its
+            index += 1
+        if is_raw and index > begin:
+            frames.append(view.frames(begin, index))
+        if index < end or len(kept) >= count:
+            break
+        expected = view.end
+    return Stored(kept, frames, None)

@@ -1,0 +1,81 @@
+"""Records of topics, made at random as a leader makes them."""
+
+from random import Random
+
+from storage.producers import last_serial
+from storage.records import Append, DropGroup, DropTopic, Encoding, Offsets, OfTopic, Retire, Topic
+from storage.state import ShardState
+
+NAMES = ["t1", "t2"]
+
+
+def random_record(random: Random, state: ShardState, now: float, size: int = 9) -> OfTopic | None:
+    """Make the next record about a topic; None: there is nothing to be said."""
+    topics = state.topics
+    name = random.choice(NAMES)
+    topic = topics.by_name.get(name)
+    if topic is None:
+        return Topic(name, topics.next_number, random.randrange(1, 4), 60.0, 1000)
+    kind = random.random()
+    if kind < 0.03:
+        return DropTopic(name, topic.number)
+    if kind < 0.06:
+        return Topic(name, topic.number, len(topic.partitions) + random.randrange(2), 5.0, 0, made_at=now)
+    if kind < 0.16:
+        chosen = [one for one in topic.partitions if one.settled > one.first and random.random() < 0.7]
+        if not chosen:
+            return None
+        record = Retire(name, topic.number, [], [], [], [])
+        for partition in chosen:
+            kept = list(partition.in_memory(partition.first))
+            if not kept:
+                continue
+            one = random.choice(kept)
+            record.partitions.append(partition.index)
+            record.offsets.append(one.offset)
+            record.positions.append(one.position)
+            record.ats.append(one.produced_at)
+        return record if record.partitions else None
+    if kind < 0.26:
+        group = random.choice(["g", "h"])
+        if group in topic.groups and random.random() < 0.2:
+            return DropGroup(name, topic.number, group)
+        index = random.randrange(len(topic.partitions))
+        return Offsets(
+            name, topic.number, group, [index], [topic.partitions[index].next], now, random.choice([0.0, 30.0])
+        )
+    partition = random.choice(topic.partitions)
+    producer = random.choice([None, None, "p", "q"])
+    seen = None if producer is None else topics.producers.known.get((topic.number, producer))
+    return Append(
+        name,
+        topic.number,
+        partition.index,
+        partition.next,
+        bytes([random.randrange(256)]) * random.randrange(size),
+        random.choice([Encoding.PLAIN, Encoding.TEXT, Encoding.JSON]),
+        now,
+        random.choice([None, "k"]),
+        random.choice([None, {"a": "b"}]),
+        random.choice([None, "é"]),
+        random.choice([0, 2]),
+        producer,
+        0 if producer is None else last_serial(seen) + random.randrange(2) + (seen is None),
+    )
+
+
+def topic_facts(state: ShardState) -> object:
+    """All that a state says of its topics but where their messages are."""
+    topics = state.topics
+    return (
+        topics.next_number,
+        {
+            name: (
+                topic.settings,
+                [(one.first, one.first_position, one.next, one.next_position) for one in topic.partitions],
+                {group: (its.offsets, its.at, its.session_s) for group, its in topic.groups.items()},
+            )
+            for name, topic in topics.by_name.items()
+        },
+        dict(topics.producers.known),
+    )

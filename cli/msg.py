@@ -60,18 +60,13 @@ def produce(
     if on_duplicate is not None and key is None:
         raise fail("--on-duplicate is about a key: --key is missing")
     text = sys.stdin.read() if data == "-" else data
-    value: Any = text
-    if parse:
-        try:
-            value = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise fail(f"--parse: {error}") from error
+    value = value_of(text, parse=parse)
     with client() as connection:
         options: dict[str, Any] = {"delay": delay, "retry": retry, "priority": priority, "key": key}
         options["scope"] = "all" if of_all else None
         options["ttl"] = NEVER if ttl is None else ttl
         options["on_duplicate"] = on_duplicate
-        produced = connection.produce(queue, value, headers=_headers(header or []), **options)
+        produced = connection.produce(queue, value, headers=headers_of(header or []), **options)
         print(produced)
         if isinstance(produced, Produced) and produced.is_duplicate:
             print(f"a message had the key {key!r} already, and was kept", file=sys.stderr)
@@ -96,7 +91,7 @@ def consume(
             if as_json:
                 print_json(message.as_dict())
             else:
-                print(message.msg_id, message.deliveries, _text(message.data))
+                print(message.msg_id, message.deliveries, text_of(message.data))
         sys.stdout.flush()
         if confirm:
             connection.confirm(messages)
@@ -194,7 +189,7 @@ def peek(
     if not as_json:
         columns = ["msg_id", "state", "deliveries", "priority", "due_at", "data"]
         print_table(
-            columns, [[*(message[one] for one in columns[:-1]), _text(from_wire(message))] for message in messages]
+            columns, [[*(message[one] for one in columns[:-1]), text_of(from_wire(message))] for message in messages]
         )
     if not messages:
         raise typer.Exit(NOTHING_THERE)
@@ -224,7 +219,18 @@ def _told(there: int, msg_ids: list[str], what: str) -> None:
         raise typer.Exit(NOTHING_THERE)
 
 
-def _headers(given: list[str]) -> dict[str, str]:
+def value_of(text: str, *, parse: bool) -> Any:
+    """Give what a text is as data: itself, or the JSON that it says."""
+    if not parse:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise fail(f"--parse: {error}") from error
+
+
+def headers_of(given: list[str]) -> dict[str, str]:
+    """Read what --header says, each "NAME: TEXT"."""
     headers: dict[str, str] = {}
     for one in given:
         name, colon, text = one.partition(":")
@@ -246,7 +252,8 @@ def _absent(connection: Client, queues: list[str]) -> list[RefusedError]:
     return said
 
 
-def _text(data: Any) -> str:
+def text_of(data: Any) -> str:
+    """Show data as a terminal may."""
     if isinstance(data, bytes):
         return without_escapes(data.decode("utf-8", "backslashreplace"))
     return without_escapes(data if isinstance(data, str) else msgspec.json.encode(data).decode())

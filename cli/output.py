@@ -30,7 +30,15 @@ UNWELL: Final = 3
 """The exit code of a status that tells of something that does not work."""
 NOTHING_THERE: Final = 3
 """The exit code that tells "there is none" from a wrong option (2) and a fault (1)."""
-NOT_THERE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER})
+NOT_THERE: Final = frozenset(
+    {
+        ErrorWord.NO_SUCH_QUEUE,
+        ErrorWord.NO_SUCH_MESSAGE,
+        ErrorWord.NO_SUCH_READER,
+        ErrorWord.NO_SUCH_TOPIC,
+        ErrorWord.NO_SUCH_GROUP,
+    }
+)
 """The refusals that say that what the command names is not there."""
 
 NO_NODE: Final = ": no node listens there; `qctl node start` starts one, --host and --port name another"

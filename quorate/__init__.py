@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from quorate.interrupt import Interrupt
     from quorate.messages import NEVER, Key, Message, Moved, NewMessage, Produced, ShownMessage
     from quorate.queue_replies import QueueRow, QueueSettings
+    from quorate.streams import Appended, NewTopicMessage, TopicMessage
+    from quorate.topic_reader import TopicReader
     from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
@@ -47,6 +49,10 @@ _MODULES = (
 """What the client is made of."""
 
 _HOME = {
+    "Appended": "streams",
+    "NewTopicMessage": "streams",
+    "TopicMessage": "streams",
+    "TopicReader": "topic_reader",
     "AsyncClient": "async_client",
     "AsyncMessage": "async_client",
     "Client": "client",
@@ -69,6 +75,7 @@ _HOME = {
 
 __all__ = [
     "NEVER",
+    "Appended",
     "AsyncClient",
     "AsyncMessage",
     "Client",
@@ -80,6 +87,7 @@ __all__ = [
     "Message",
     "Moved",
     "NewMessage",
+    "NewTopicMessage",
     "NotAllowedError",
     "NotInFlightError",
     "Produced",
@@ -93,6 +101,8 @@ __all__ = [
     "Retry",
     "ShownMessage",
     "TooLargeError",
+    "TopicMessage",
+    "TopicReader",
     "UnavailableError",
     "UnknownOutcomeError",
     "Worker",

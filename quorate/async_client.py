@@ -22,6 +22,7 @@ from msgspec import UNSET, UnsetType
 from quorate import calls
 from quorate.async_asking import AsyncAsking
 from quorate.async_connection import Reply
+from quorate.async_topic_calls import AsyncTopicCalls
 from quorate.calls import Ask
 from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
@@ -137,7 +138,7 @@ class AsyncMessage(Message):
         self._said.append(True)
 
 
-class AsyncClient:
+class AsyncClient(AsyncTopicCalls):
     """As `Client`, for the asyncio loop and the process in which it is first used; others are refused.
 
     `max_in_flight` requests may be under way at once, besides those that wait; more are held here until one is

@@ -54,6 +54,7 @@ from quorate.replies import (
     RawLog,
     ReaderPosition,
 )
+from quorate.topic_calls import TopicCalls
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import DEFAULT_PORT, found
@@ -68,7 +69,7 @@ LISTEN_S: Final = 25.0
 __all__ = ["DEFAULT_PORT", "Client", "DeliveredMessage", "Message", "NewMessage"]
 
 
-class Client:
+class Client(TopicCalls):
     """Talks to the node on `host` and `port`, or to any of `nodes`: pairs or "host:port"; connects when first used.
 
     `host` may also be "host:port", or an URL: `quorate://[:token@]host[:port][,host:port...][?tls=1&ca=FILE]`. What is

@@ -20,6 +20,7 @@ RENEW_S: Final = 60.0
 """So old a map is asked for anew: leaders move, and a node that does not lead any more forwards without a word."""
 
 BY_QUEUE: Final = about(About.QUEUE, About.QUEUES, About.MESSAGE) - ASKS_NODE
+BY_TOPIC: Final = about(About.TOPIC) - ASKS_NODE
 BY_MESSAGE: Final = about(About.MESSAGE, About.MESSAGES)
 
 
@@ -83,4 +84,6 @@ class ShardMap:
             shard = shard_of_message(int(body["msg_id"]))
         elif action in BY_QUEUE and "queue" in body and "queues" not in body:
             shard = shard_of_queue(str(body["queue"]), self._shards)
+        elif action in BY_TOPIC and body.get("topic") is not None:
+            shard = shard_of_queue(str(body["topic"]), self._shards)
         return addresses.get(shard)

@@ -90,7 +90,8 @@ class Trying:
 
     @property
     def _is_repeatable(self) -> bool:
-        return self._action in REPEATABLE or self.is_keyed
+        is_numbered = self._action == Action.APPEND and "producer" in self._body
+        return self._action in REPEATABLE or self.is_keyed or is_numbered
 
     @property
     def _until(self) -> float:
@@ -246,6 +247,8 @@ class Trying:
         """Whether what waits was told that there is nothing."""
         if self._action == Action.SHOW:
             return bool(self._wait_s) and reply.get("error") == ErrorWord.NO_SUCH_MESSAGE
+        if self._action == Action.GROUP:
+            return bool(self._wait_s) and "error" not in reply and "owns" not in reply
         is_empty = "msg_id" not in reply and not reply.get("messages") and reply.get("count") is None
         return self._action in WAITS and reply.get("code") == 0 and is_empty
 

@@ -1,9 +1,9 @@
 """Finding blocks of messages in their table of LMDB: see `storage.blocks`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from storage.blocks import BlockKey, BlockView, Kept, offset_key, prefix, read_key
+from storage.blocks import Block, BlockKey, BlockView, Kept, offset_key, prefix, read_key
 from storage.errors import DamagedError
 from storage.tables import BLOCKS, ReadTransaction
 
@@ -170,3 +170,20 @@ def read_stored(
             break
         expected = view.end
     return Stored(kept, frames, None)
+
+
+def fitted(rows: Sequence[tuple[bytes, bytes]], begin: int, until: int) -> list[tuple[bytes, bytes]]:
+    """Cut blocks of a partition, as rows, so that they hold the messages from one offset up to another, and no others.
+
+    Nodes cut theirs at different places. Where two blocks hold a message, it would be found in one of them alone.
+    """
+    found: list[tuple[bytes, bytes]] = []
+    for key, value in rows:
+        view = BlockView(key, value)
+        first, last = max(begin, view.key.offset), min(until, view.end)
+        if first == view.key.offset and last == view.end:
+            found.append((key, value))
+        elif first < last:
+            kept = [view.kept(at - view.key.offset) for at in range(first, last)]
+            found.append(Block(view.key.number, view.key.partition, kept).row())
+    return found

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage import entry_codec
-from storage.block_rows import blocks_before, blocks_end, blocks_from
-from storage.blocks import prefix, read_key
+from storage.block_rows import blocks_before, blocks_end, blocks_from, fitted
+from storage.blocks import BlockView, prefix, read_key
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, DiskFullError, MapGrownError, UnknownFormatError
 from storage.log_rows import entries_behind, entries_in, key_behind, last_in, number_key, row_of, rows_of
@@ -325,7 +325,7 @@ class LogStore:
             for table in (self.log, self.backlog, self.queues, self.topics):
                 transaction.clear(table)
             transaction.delete(META, [_STAGED_KEY, *KEYS])
-            gaps = gaps_in(transaction) + self._new_gaps(transaction, self._other[b"t"])
+            gaps = gaps_in(transaction) + _new_gaps(transaction, self._other[b"t"])
             transaction.put(META, self._as_written([(_GAPS_KEY, msgspec.msgpack.encode(gaps))]))
             self._note_trimmed(transaction, part.trimmed, part.vote_id, part.sections)
             transaction.put(META, self._as_written([(SIDE_KEY, b"" if side else OTHER_SIDE.encode())]))
@@ -337,20 +337,11 @@ class LogStore:
 
     # -- messages of topics ------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
-        """Find which blocks are missing where a snapshot has those rows of topics."""
-        found: list[Gap] = []
-        for key, row in transaction.range(topics, TOPIC_ROW):
-            if key[:1] != TOPIC_ROW:
-                break
-            its = decode_topic_row(opened(key, row, "a topic's row"))
-            for index, partition in enumerate(its.partitions):
-                end = blocks_end(transaction, its.settings.number, index)
-                begin = max(partition.first, 0 if end is None else end[0])
-                if begin < partition.base:
-                    found.append((its.settings.number, index, begin, partition.base))
-        return found
+    @property
+    def gaps(self) -> list[Gap]:
+        """Which messages of topics are missing."""
+        with self._tables.read() as transaction:
+            return gaps_in(transaction)
 
     def store_blocks(self, blocks: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep these, which were not here."""
@@ -361,7 +352,7 @@ class LogStore:
         number, index, begin, _ = gap
 
         def write(transaction: WriteTransaction) -> None:
-            transaction.put(BLOCKS, blocks)
+            transaction.put(BLOCKS, fitted(blocks, begin, upto))
             left: list[Gap] = []
             for one in gaps_in(transaction):
                 if one[:2] != (number, index):
@@ -372,16 +363,24 @@ class LogStore:
 
         self._write(write)
 
-    def read_blocks(self, number: int, index: int, offset: int, bytes_max: int) -> list[tuple[bytes, bytes]]:
-        """Read the blocks of a partition from that on which holds `offset`, until `bytes_max` is passed."""
+    def read_blocks(self, gap: Gap, bytes_max: int) -> list[tuple[bytes, bytes]]:
+        """Read the blocks that hold a gap's messages, from its first on, without another gap and whole, until
+        `bytes_max` is passed. Empty: none holds the first."""
+        number, index, offset, until = gap
         found: list[tuple[bytes, bytes]] = []
-        size = 0
+        size, expected = 0, offset
         with self._tables.read() as transaction:
             for key, value in blocks_from(transaction, number, index, offset):
-                found.append((key, value))
-                size += len(value)
-                if size >= bytes_max:
+                try:
+                    view = BlockView(key, value)
+                except DamagedError:
                     break
+                if view.key.offset > expected or expected >= until or size >= bytes_max:
+                    break
+                if view.end > expected:
+                    found.append((key, value))
+                    size += len(value)
+                    expected = view.end
         return found
 
     def drop_blocks(self, number: int, kept: dict[int, int] | None, rows_max: int) -> bool:
@@ -391,6 +390,7 @@ class LogStore:
         """
         with self._tables.read() as transaction:
             keys: list[bytes] = []
+            gaps = gaps_in(transaction)
             if kept is None:
                 for key in transaction.keys(BLOCKS, prefix(number)):
                     if len(keys) > rows_max or read_key(key).number != number:
@@ -399,8 +399,15 @@ class LogStore:
             else:
                 for index, first in kept.items():
                     keys += blocks_before(transaction, number, index, first, rows_max + 1 - len(keys))
-        if keys:
-            self._write(lambda transaction: transaction.delete(BLOCKS, keys[:rows_max]))
+        wanted = [one for gap in gaps for one in _kept_of(gap, number, kept)]
+        if keys or wanted != gaps:
+
+            def write(transaction: WriteTransaction) -> None:
+                transaction.delete(BLOCKS, keys[:rows_max])
+                if wanted != gaps:
+                    transaction.put(META, self._as_written([(_GAPS_KEY, msgspec.msgpack.encode(wanted))]))
+
+            self._write(write)
         return len(keys) <= rows_max
 
     def remove_blocks(self, keys: Sequence[bytes]) -> None:
@@ -493,6 +500,30 @@ def section_rows(transaction: ReadTransaction) -> list[tuple[Section, bytes]]:
 def open_section_rows(transaction: ReadTransaction) -> Rows:
     """Read what those rows hold. Raises `DamagedError`."""
     return tuple(opened(section.key, row, section.name) for section, row in section_rows(transaction))
+
+
+def _kept_of(gap: Gap, number: int, kept: dict[int, int] | None) -> list[Gap]:
+    """Give what of a gap is missing where of topic `number` these messages are kept."""
+    its, index, begin, until = gap
+    if its != number:
+        return [gap]
+    begin = max(begin, until if kept is None else kept.get(index, 0))
+    return [(its, index, begin, until)] if begin < until else []
+
+
+def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
+    """Find which blocks are missing where a snapshot has those rows of topics."""
+    found: list[Gap] = []
+    for key, row in transaction.range(topics, TOPIC_ROW):
+        if key[:1] != TOPIC_ROW:
+            break
+        its = decode_topic_row(opened(key, row, "a topic's row"))
+        for index, partition in enumerate(its.partitions):
+            end = blocks_end(transaction, its.settings.number, index)
+            begin = max(partition.first, 0 if end is None else end[0])
+            if begin < partition.base:
+                found.append((its.settings.number, index, begin, partition.base))
+    return found
 
 
 def gaps_in(transaction: ReadTransaction) -> list[Gap]:

@@ -115,14 +115,16 @@ class Tails:
 
     def _close_oldest(self) -> None:
         partition = next(iter(self._open))
-        if partition.number not in self._numbers:
-            del self._open[partition]
-            return
-        self.discount(partition)
-        blocks = partition.close(partition.settled - partition.base) if partition.settled > partition.base else []
-        self._closed(blocks, partition)
-        if not blocks:
+        if partition.number not in self._numbers or not self.close(partition):
             self._open.pop(partition, None)
+
+    def close(self, partition: Partition) -> bool:
+        """Make blocks of all that is committed of a partition's tail; returns whether there was anything."""
+        count = partition.settled - partition.base
+        if count:
+            self.discount(partition)
+            self._closed(partition.close(count), partition)
+        return count > 0
 
     def _closed(self, blocks: list[Block], partition: Partition) -> None:
         self.count(partition)

@@ -103,7 +103,9 @@ class Topics:
         if topic is None:
             return
         partition = topic.partitions[record.partition]
-        if self.blocks_end is not None:
+        if record.offset < partition.next:
+            pass  # a block has it: rows may be of a later moment than the log behind which they stand
+        elif self.blocks_end is not None:
             self._append_again(partition, trans_id, record)
         else:
             self.tails.add(partition, kept_of(trans_id, self.shard, record, partition.next_position))
@@ -113,9 +115,7 @@ class Topics:
             self.producers.note(undo, trans_id, record, record.producer)
 
     def _append_again(self, partition: Partition, trans_id: int, record: Append) -> None:
-        """As `append`, in a replay: a message that a block holds is passed over."""
-        if record.offset < partition.next:
-            return
+        """As `append`, in a replay."""
         self.tails.discount(partition)
         if record.offset > partition.next:  # of a topic that a later record removes: what it had is gone
             partition.jump(record.offset, partition.next_position)

@@ -226,6 +226,34 @@ def test_the_librarys_examples_run(shell: Shell) -> None:
 
 
 @pytest.mark.slow
+def test_the_page_about_topics_in_its_order(shell: Shell) -> None:
+    """Its commands, and its programs, which end by themselves."""
+    create, first, second, read, group, show, ls, reset, trim, remove = ours("docs/streams.md")
+    shell.begin(".venv/bin/qctl node start")
+    shell.has_begun()
+    assert " 7d " in shell.type(create)
+    places = [shell.type(line).strip() for line in (first, second)]
+    lines = shell.type(read).splitlines()
+    assert [line.split()[0] for line in lines] == places
+    assert [line.split(" 42 ")[1] for line in lines] == ["a pot of tea", "a second pot"]
+    assert shell.type(group) == lines[0] + "\n"
+    assert "billing" in shell.type(show)
+    assert shell.type(ls).splitlines()[1].split()[:3] == ["billing", "0", "1"]
+    assert len(shell.type(reset).splitlines()) == 9
+    assert shell.type(trim) == "2 messages gone from orders\n"
+    assert shell.type(remove) == "orders removed with 0 messages\n"
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "streams.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    for number, block in enumerate(blocks):
+        (shell.folder / f"{number}.py").write_text(block.replace("Client()", f"Client(port={shell.port})"))
+    said = shell.type("python 0.py")
+    assert "{'item': 'tea'}" in said
+    assert [line.split()[-1] for line in said.splitlines() if line.startswith("0 ")][-3:] == ["a", "b", "c"]
+    assert shell.type("python 1.py") == ""
+    shell.end()
+
+
+@pytest.mark.slow
 def test_the_readmes_first_look_in_its_order(shell: Shell) -> None:
     lines = ours("README.md")
     start, produce, ls, consume, confirm, tail, *cluster = lines

@@ -7,6 +7,7 @@ the one exception, and has a type for it, `election.Save`: nothing behind it is 
 
 import msgspec
 
+from actors.messages.blocks import FetchBlocks, FillGap
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
 from actors.messages.election import LeaderHeard, QuorumHeard, VoteAsked, VoteGiven
@@ -36,7 +37,7 @@ class WriteEntries(msgspec.Struct):
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | LogCut | StateDropped | StateLoaded | Propose
 ElectorDecision = LeaderHeard | QuorumHeard | VoteAsked | VoteGiven
-CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
+CheckpointerDecision = FetchBlocks | FillGap | LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
 PeersDecision = SendPeers | CutPeer
 RouterDecision = Drain | EndWaits | Undrain
 Decision = (

@@ -15,6 +15,7 @@ How the roles work together:
   committed.
 """
 
+from actors.cluster.block_intake import BlockIntake
 from actors.cluster.decisions import Decisions
 from actors.cluster.following import Following, Pace, ReplicationLimits
 from actors.cluster.leading import Leading
@@ -32,6 +33,8 @@ from actors.messages.election import (
 from actors.messages.log import Append, Deposed, StateLoaded
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers
 from net.peers.messages import (
+    BlocksPull,
+    BlocksRows,
     Diverged,
     Pull,
     Push,
@@ -72,6 +75,7 @@ class Replication:
         self.limits = limits
         self._pace = Pace(limits.records_per_s, now)
         self._intake = SnapshotIntake(log, self._pace, staged)
+        self.blocks = BlockIntake(log, limits.pull_bytes)
         self.role: Leading | Following = Following(log, limits, self._pace, vote_id, None)
 
     @property
@@ -160,6 +164,10 @@ class Replication:
         vote_id = getattr(message, "vote_id", 0)
         if vote_id > self.vote_id + VOTE_JUMP_MAX:
             return [CutPeer(node_id, f"it speaks of vote {vote_id}, and this node knows of none behind {self.vote_id}")]
+        if isinstance(message, BlocksPull):
+            return self.blocks.pulled_by(node_id, message)
+        if isinstance(message, BlocksRows):
+            return self.blocks.rows(now, node_id, message)
         if isinstance(message, Push):
             return self._pushed(now, said, message)
         if isinstance(message, VoteRequest):
@@ -289,13 +297,16 @@ class Replication:
 
     def tick(self, now: float) -> Decisions:
         """Time has passed."""
+        blocks = self.blocks.tick(now)
         if isinstance(self.role, Leading):
-            return self.role.tick(now)
-        return self.role.tick(now) + self._intake.tick(now, self.role)
+            return self.role.tick(now) + blocks
+        return self.role.tick(now) + self._intake.tick(now, self.role) + blocks
 
     @property
     def is_pulling(self) -> bool:
         """Whether the next tick is wanted soon."""
+        if self.blocks.next_at != float("inf"):
+            return True
         if isinstance(self.role, Leading):
             return False
         return self.role.next_pull_at != float("inf") or self._intake.next_at != float("inf")

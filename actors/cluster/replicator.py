@@ -29,6 +29,7 @@ from actors.cluster.root_members import Balancing, Founder
 from actors.cluster.status_replies import Announcer, StatusReplies
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
+from actors.messages.blocks import BlocksFetched, BlocksMissing
 from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked
 from actors.messages.checkpoints import (
     Checkpoint,
@@ -120,6 +121,8 @@ class Replicator(LoopActor[ToReplicator]):
             RawRead: lambda m: self._read_on(self._reading.raw_read(self._now(), m)),
             StatusAsked: told.asked,
             EntriesRead: lambda m: self._do(machine.entries_read(self._now(), m)),
+            BlocksMissing: lambda m: self._do(machine.blocks.missing(self._now(), m)),
+            BlocksFetched: lambda m: self._do(machine.blocks.fetched(m)),
             SnapshotRead: lambda m: self._do(machine.snapshot_read(m)),
             PartStaged: lambda m: self._do(machine.part_staged(self._now(), m)),
             PeerUp: self._peer_up,

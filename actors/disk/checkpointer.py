@@ -15,11 +15,22 @@ first.
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
-from actors.messages.blocks import BlocksStored, DropBlocks, StoreBlocks
+from actors.messages.blocks import (
+    BlocksFetched,
+    BlocksMissing,
+    BlocksStored,
+    CloseTail,
+    DropBlocks,
+    FetchBlocks,
+    FillGap,
+    GapFilled,
+    StoreBlocks,
+)
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -143,6 +154,7 @@ class Checkpointer(BlockingActor):
         self._described: HeadDescribed | None = None
         self._blocks: deque[Block] = deque()
         self._dropping: dict[int, dict[int, int] | None] = {}
+        self._lacks = False
         self._replicator: Mailbox[ToReplicator]
         self._owner: Mailbox[ToQueueOwner]
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -154,7 +166,9 @@ class Checkpointer(BlockingActor):
             ReadEntries: self._read_entries,
             ReadSnapshot: self._read_snapshot,
             StagePart: self._stage,
-            StoreBlocks: lambda m: self._blocks.extend(m.blocks),
+            StoreBlocks: self._store_blocks,
+            FetchBlocks: self._fetch_blocks,
+            FillGap: self._fill_gap,
             DropBlocks: self._drop_blocks,
             _DropOn: lambda m: self._drop_some(),
             LoadState: self._load,
@@ -167,6 +181,7 @@ class Checkpointer(BlockingActor):
 
     def _attach(self, message: Attach) -> None:
         self._replicator, self._owner = message.replicator, message.owner
+        self._say_missing()
 
     def _head_described(self, message: HeadDescribed) -> None:
         if message.asked is not self._asked:
@@ -222,6 +237,37 @@ class Checkpointer(BlockingActor):
 
     # -- messages of topics ------------------------------------------------------------------------------------
 
+    def _store_blocks(self, message: StoreBlocks) -> None:
+        """Keep blocks in mind until the log holds what is in them; those whose messages it holds are stored now."""
+        self._blocks.extend(message.blocks)
+        blocks = self._blocks_of(self._store.bounds.checkpointed)
+        if blocks:
+            with suppress(DiskFullError):  # again with the next checkpoint
+                self._store.store_blocks([block.row() for block in blocks])
+                self._stored(blocks)
+
+    def _say_missing(self) -> None:
+        """Say which messages LMDB lacks, if it does."""
+        gaps = self._store.gaps
+        if gaps or self._lacks:
+            self._lacks = bool(gaps)
+            self._replicator.tell(BlocksMissing(gaps))
+
+    def _fetch_blocks(self, message: FetchBlocks) -> None:
+        """Read blocks for another node. What is in no block is to be in one, so that it can be asked for again."""
+        rows = self._store.read_blocks(message.gap, message.bytes_max)
+        if not rows:
+            self._owner.tell(CloseTail(*message.gap[:2]))
+        self._replicator.tell(BlocksFetched(message.node_id, message.gap, rows))
+
+    def _fill_gap(self, message: FillGap) -> None:
+        number, partition, begin, _ = message.gap
+        with suppress(DiskFullError):  # it is asked for again
+            self._store.fill_gap(message.gap, message.rows, message.upto)
+            self._owner.tell(GapFilled(number, partition, begin, message.upto))
+        self._lacks = True
+        self._say_missing()
+
     def _blocks_of(self, upto: int) -> list[Block]:
         """Give the blocks that may be stored when LMDB's log goes up to that record: none is ahead of it.
 
@@ -255,6 +301,7 @@ class Checkpointer(BlockingActor):
                 return  # again with the next checkpoint
             if is_done:
                 del self._dropping[number]
+                self._say_missing()
             break
         if self._dropping:
             self.actor_ref.tell(_DropOn())
@@ -275,6 +322,7 @@ class Checkpointer(BlockingActor):
                 self._store.install(part)
                 self._forget_asked()
                 self._blocks.clear()
+                self._say_missing()
         except DiskFullError as error:
             self._replicator.tell(PartStaged(part, message.source, str(error)))
         else:

@@ -7,12 +7,18 @@
 | DropBlocks | QueueOwner | Checkpointer | these messages are not kept any more |
 | ReadBlocks | QueueOwner | BlockReader | read messages |
 | BlocksRead | BlockReader | QueueOwner | they were read |
+| BlocksMissing | Checkpointer | Replicator | LMDB lacks these messages |
+| FetchBlocks, BlocksFetched | Replicator, Checkpointer | the other | blocks that another node lacks |
+| FillGap | Replicator | Checkpointer | keep these, which were missing |
+| GapFilled | Checkpointer | QueueOwner | they are kept |
+| CloseTail | Checkpointer | QueueOwner | another node wants what is in no block yet |
 """
 
 import msgspec
 
 from storage.block_rows import Stored, Wanted
 from storage.blocks import Block
+from storage.log_store import Gap
 
 
 class StoreBlocks(msgspec.Struct):
@@ -52,3 +58,49 @@ class BlocksRead(msgspec.Struct):
 
     serial: int
     stored: Stored
+
+
+class BlocksMissing(msgspec.Struct):
+    """Which messages LMDB lacks, all of them."""
+
+    gaps: list[Gap]
+
+
+class FetchBlocks(msgspec.Struct):
+    """Read blocks that node `node_id` lacks, about `bytes_max`."""
+
+    node_id: int
+    gap: Gap
+    bytes_max: int
+
+
+class BlocksFetched(msgspec.Struct):
+    """Blocks from the one on that holds the gap's first message, as rows; none: it is in no block here."""
+
+    node_id: int
+    gap: Gap
+    rows: list[tuple[bytes, bytes]]
+
+
+class FillGap(msgspec.Struct):
+    """Keep blocks, as rows, that hold all of a gap's messages before offset `upto`."""
+
+    gap: Gap
+    rows: list[tuple[bytes, bytes]]
+    upto: int
+
+
+class GapFilled(msgspec.Struct):
+    """Of a topic's number and a partition the messages from one offset up to another are here now."""
+
+    number: int
+    partition: int
+    begin: int
+    upto: int
+
+
+class CloseTail(msgspec.Struct):
+    """Put what is committed of a partition into blocks."""
+
+    number: int
+    partition: int

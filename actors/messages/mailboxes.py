@@ -1,6 +1,18 @@
 """What each actor takes: its mailbox's messages. A test holds these to the actors' own tables of handlers."""
 
-from actors.messages.blocks import BlocksRead, BlocksStored, DropBlocks, ReadBlocks, StoreBlocks
+from actors.messages.blocks import (
+    BlocksFetched,
+    BlocksMissing,
+    BlocksRead,
+    BlocksStored,
+    CloseTail,
+    DropBlocks,
+    FetchBlocks,
+    FillGap,
+    GapFilled,
+    ReadBlocks,
+    StoreBlocks,
+)
 from actors.messages.calls import (
     Answered,
     Audit,
@@ -139,6 +151,8 @@ ToQueueOwner = (
     Apply
     | BlocksRead
     | BlocksStored
+    | CloseTail
+    | GapFilled
     | ClientGone
     | Deposed
     | DescribeHead
@@ -159,6 +173,8 @@ ToQueueOwner = (
 )
 ToReplicator = (
     Append
+    | BlocksFetched
+    | BlocksMissing
     | BytesWritten
     | CheckpointFailed
     | Checkpointed
@@ -193,6 +209,8 @@ ToCheckpointer = (
     Attach
     | Checkpoint
     | DropBlocks
+    | FetchBlocks
+    | FillGap
     | HeadDescribed
     | LoadState
     | ReadEntries

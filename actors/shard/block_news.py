@@ -3,7 +3,7 @@
 What is to be stored is said before what may be trimmed: what the log's head had is in blocks by then.
 """
 
-from actors.messages.blocks import BlocksStored, DropBlocks, StoreBlocks
+from actors.messages.blocks import BlocksStored, CloseTail, DropBlocks, GapFilled, StoreBlocks
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToBlockReader, ToCheckpointer
 from actors.shard.disk_reads import DiskReads
@@ -46,3 +46,15 @@ def note_stored(topics: Topics, message: BlocksStored) -> None:
     """Note which blocks are stored."""
     for number, index, end in message.ends:
         topics.tails.stored(number, index, end)
+
+
+def note_filled(topics: Topics, message: GapFilled) -> None:
+    """Note that messages are here which were missing."""
+    topics.tails.fill_gaps(message.number, message.partition, message.begin, message.upto)
+
+
+def close_tail(topics: Topics, message: CloseTail) -> None:
+    """Put what is committed of a partition into blocks: another node lacks it."""
+    topic = topics.numbers.get(message.number)
+    if topic is not None and message.partition < len(topic.partitions):
+        topics.tails.close(topic.partitions[message.partition])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from actors.messages.answering import send_answers
-from actors.messages.blocks import BlocksRead, BlocksStored
+from actors.messages.blocks import BlocksRead, BlocksStored, CloseTail, GapFilled
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, RightsChanged, StatusAsked
 from actors.messages.checkpoints import DescribeHead
@@ -39,7 +39,7 @@ from actors.runtime.loop_actor import LoopActor
 from actors.runtime.work import Steps
 from actors.shard.admission import READS_AGAIN, STOPS, Admission
 from actors.shard.appending import Appender, Appending, AppendingLimits
-from actors.shard.block_news import BlockNews, note_stored
+from actors.shard.block_news import BlockNews, close_tail, note_filled, note_stored
 from actors.shard.broker import Broker, Machines
 from actors.shard.clocks import Alarm
 from actors.shard.ledger import Ledger
@@ -176,6 +176,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             DescribeHead: self._describe,
             BlocksRead: lambda m: self._broker.context.disk.told(m),
             BlocksStored: lambda m: note_stored(self._ledger.state.topics, m),
+            GapFilled: lambda m: note_filled(self._ledger.state.topics, m),
+            CloseTail: lambda m: close_tail(self._ledger.state.topics, m),
             Reconfigure: lambda m: _reconfigure(self._broker, m),
             Stop: self._stop_asked,
         }

@@ -302,6 +302,28 @@ class StillHere(msgspec.Struct, array_like=True, tag=20, gc=False):
     session: DrawnNumber
 
 
+class BlocksPull(msgspec.Struct, array_like=True, tag=22, gc=False):
+    """To any member: send the blocks of a topic's partition from that on which holds message `offset`, before `until`.
+
+    `number` is the topic's. What is said of blocks is about no vote: they are committed, and never change.
+    """
+
+    number: Number
+    partition: Number
+    offset: Number
+    until: Number
+
+
+class BlocksRows(msgspec.Struct, array_like=True, tag=23, gc=False):
+    """Back: blocks that were asked for so, as rows of LMDB, in order. Nothing is said where there is none."""
+
+    number: Number
+    partition: Number
+    offset: Number
+    until: Number
+    rows: Annotated[list[tuple[bytes, bytes]], Meta(max_length=ENTRIES_MAX)]
+
+
 PeerMessage = (
     Hello
     | Refused
@@ -324,6 +346,8 @@ PeerMessage = (
     | StillThere
     | StillHere
     | ClientHalfClosed
+    | BlocksPull
+    | BlocksRows
 )
 
 ASKS: Final = (Forward, ClientLeft, ClientHalfClosed, StillHere)

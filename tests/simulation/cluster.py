@@ -24,9 +24,12 @@ from net.peers.link import Connected
 from net.protocols import PROTOCOLS
 from net.protocols.session import RequestLimits
 from storage import renewal
+from storage.block_rows import Wanted, read_stored
+from storage.blocks import Kept
 from storage.entry_codec import decode
 from storage.errors import DiskFullError
 from storage.journal import is_segment_name
+from storage.partition import Partition
 from storage.records import Member
 from storage.repair import verify
 from storage.state import ShardState
@@ -434,6 +437,21 @@ class SimulatedNode:
             stream.connection = None  # its process is gone, and notices nothing
             stream.break_off()
         self.streams = []
+
+    def kept_in(self, partition: Partition) -> list[Kept]:
+        """The messages of a partition of `state_on_disk`: those in blocks, and those in memory."""
+        found: list[Kept] = []
+        offset, end = partition.first, partition.held_from[0]
+        while offset < end:
+            wanted = Wanted(partition.number, partition.index, offset=offset)
+            with self.tables.read() as transaction:
+                stored = read_stored(transaction, wanted, 1000, 1 << 20)
+            if not stored.kept:
+                break
+            found += [kept for kept in stored.kept if kept.offset < end]
+            offset = stored.kept[-1].offset + 1
+        partition.settle(1 << 62)
+        return [*found, *partition.in_memory(offset)]
 
     def state_on_disk(self) -> ShardState:
         """What a restart would find now, with all that its log holds."""

@@ -192,7 +192,7 @@ class Observer:
                 self.handed_out[reply.msg_id, reply.deliveries] = self._world.time
             else:
                 messages = getattr(reply, "messages", None)
-                if messages and not hasattr(messages[0], "state"):
+                if messages and hasattr(messages[0], "deliveries") and not hasattr(messages[0], "state"):
                     for one in messages:
                         self.handed_out[one.msg_id, one.deliveries] = self._world.time
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from random import Random
 
 from quorate.shards import shard_of_queue
+from storage.blocks import BLOCK_BYTES
 from storage.message import Message
 from storage.records import Place
 from tests.simulation.archive import READER, Archive
@@ -28,6 +29,7 @@ from tests.simulation.replacer import Replacer
 from tests.simulation.rules import IDLE
 from tests.simulation.rules import QUEUES as WORKERS_QUEUES
 from tests.simulation.steward import LOOKED, QUEUES, Looker, Steward
+from tests.simulation.streamer import APPENDED, OWNED, READ, TOPIC, Streamer, TopicHistory, problems_of
 from tests.simulation.worker import CANCELLED, Worker
 from tests.simulation.world import World
 
@@ -73,6 +75,7 @@ class Run:
         has_gophers: bool | None = None,
         has_dabblers: bool | None = None,
         has_replacers: bool | None = None,
+        has_streamers: bool | None = None,
     ) -> None:
         self.seed = seed
         self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
@@ -81,6 +84,8 @@ class Run:
         self.has_dabblers = Random(seed ^ 0xDAB).random() < 1 / 3 if has_dabblers is None else has_dabblers
         self.has_replacers = Random(seed ^ 0x4E91).random() < 1 / 4 if has_replacers is None else has_replacers
         self.replacers: list[Replacer] = []
+        self.has_streamers = Random(seed ^ 0x57E4).random() < 1 / 4 if has_streamers is None else has_streamers
+        self.streamers: list[Streamer] = []
         self.ids = IdHistory()
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
@@ -92,8 +97,11 @@ class Run:
             self.limits.shards = shards or Random(seed).choice([2, 2, 3, 4])
             self.limits.balance_s = Random(seed + 1).choice([0.0, 1.0, 10.0])
             self.limits.frame_bytes_max += RAW_BYTES  # between workers a part of the raw log goes in one
+        if self.has_streamers:
+            self.limits.frame_bytes_max += BLOCK_BYTES + RAW_BYTES
         self.network = Network(self.world)
         self.history = History(queues=self.limits.queues)
+        self.topic = TopicHistory(self.history.problems)
         problems, handed_out = self.history.problems, self.history.handed_out
         self.observers = [Observer(self.world, problems, handed_out, n) for n in range(self.limits.shards)]
         self.nodes: list[SimulatedNode] = []
@@ -136,6 +144,10 @@ class Run:
         if self.has_replacers:
             self.replacers = [Replacer(world, self.nodes, self.history, name) for name in ("r1", "r2")]
             clients += self.replacers
+        if self.has_streamers:
+            names = ("s1", "s2", "s3")
+            self.streamers = [Streamer(world, self.nodes, self.history, self.topic, name) for name in names]
+            clients += self.streamers
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -154,6 +166,7 @@ class Run:
         self._check_jobbers()
         self._check_gophers()
         self._check_replacers()
+        self._check_streamers()
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -175,6 +188,8 @@ class Run:
                 + Counter({POPPED: self.ids.popped})
                 + Counter({LOOKED: sum(one.looked for one in lookers)})
                 + Counter({DABBLED: sum(one.asked for one in dabblers)})
+                + Counter({APPENDED: sum(one.appended for one in self.streamers)})
+                + Counter({READ: sum(one.read for one in self.streamers), OWNED: self.topic.owned})
                 + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
         )
@@ -205,7 +220,13 @@ class Run:
 
     def _has_converged(self) -> bool:
         """Whether all members know the same to be committed, and have it in LMDB."""
-        return all(self._agree_on(shard) for shard in range(self.limits.shards))
+        agree = all(self._agree_on(shard) for shard in range(self.limits.shards))
+        return agree and not any(self._lacks(node) for node in self.nodes if node.node_id not in self.faults.outside)
+
+    def _lacks(self, node: SimulatedNode) -> bool:
+        """Whether messages of topics are on their way to a node."""
+        state = self.observers[node.shard].states.get(node.node_id)
+        return state is not None and bool(state.topics.tails.gaps)
 
     def _agree_on(self, shard: int) -> bool:
         workers = [one for one in self.nodes if one.shard == shard and one.node_id not in self.faults.outside]
@@ -282,6 +303,15 @@ class Run:
             if node.is_up and node.shard == shard and node.node_id not in self.faults.outside:
                 state = node.state_on_disk()
                 self.history.problems += [one for client in self.replacers for one in client.problems_on(state)]
+
+    def _check_streamers(self) -> None:
+        """Each disk has each message that is known to be there, once, at its place."""
+        shard = shard_of_queue(TOPIC, self.limits.shards)
+        nodes = [node for node in self.nodes if node.is_up and node.shard == shard]
+        if self.streamers:
+            self.history.problems += problems_of(
+                self.topic, [node for node in nodes if node.node_id not in self.faults.outside]
+            )
 
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""

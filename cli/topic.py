@@ -1,0 +1,304 @@
+"""qctl topic: make topics, append to them, read and steer them."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from cli.msg import headers_of, text_of, value_of
+from cli.output import AsJson, asking, client, console, fail, print_json, print_table, told_error, without_escapes
+from cli.quantities import seconds, size, start
+from quorate import RefusedError, TopicMessage
+from quorate.stream_replies import GroupRow, PartitionRow, TopicRow
+from quorate.streams import EARLIEST, TopicView
+
+app = typer.Typer(help="Topics: messages that stay, and are read by groups.", no_args_is_help=True)
+
+LINES_AT_ONCE: Final = 500
+BYTES_AT_ONCE: Final = 256 * 1024
+"""Of lines that are appended in one request."""
+
+Name = Annotated[str, typer.Argument(help="The topic.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
+Partition = Annotated[int | None, typer.Option(min=0, help="Only this one.")]
+Partitions = Annotated[int | None, typer.Option(min=1, help="How many; they can be added later, never removed.")]
+Keep = Annotated[str | None, typer.Option(help="For how long messages stay: 7d, 12h, forever.")]
+KeepBytes = Annotated[str | None, typer.Option(help="How much of each partition stays: 1GB, 500MiB; 0: all.")]
+KeepForGroups = Annotated[
+    bool | None, typer.Option("--keep-for-groups/--no-keep-for-groups", help="What a group has not read stays.")
+]
+KeepForGroupsBytes = Annotated[str | None, typer.Option(help="So much of each partition at most, for groups.")]
+
+
+@app.command()
+@asking
+def ls(
+    pattern: Annotated[str | None, typer.Option("--pattern", help="Shell wildcards, or a part of the name.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List topics with what they hold, in the order of their names. `lag`: of the group that is furthest behind."""
+    rows: list[TopicRow] = []
+    incomplete: RefusedError | None = None
+    with client() as connection:
+        try:
+            rows.extend(connection.topics(pattern))
+        except RefusedError as refused:
+            incomplete = refused
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows or incomplete is None:
+        columns = ["topic", "partitions", "messages", "bytes", "groups", "lag", "keep", "keep_bytes"]
+        print_table(columns, [_row(row) for row in rows])
+    if incomplete is not None:
+        raise incomplete
+
+
+def _row(row: TopicRow) -> list[Any]:
+    counts = [row.name, row.partitions, row.messages, row.bytes, row.groups, row.lag]
+    return [*counts, shown_seconds(row.keep_s), row.keep_bytes or "all"]
+
+
+@app.command()
+@asking
+def create(
+    name: Name,
+    partitions: Partitions = None,
+    keep: Keep = None,
+    keep_bytes: KeepBytes = None,
+    keep_for_groups: KeepForGroups = None,
+    keep_for_groups_bytes: KeepForGroupsBytes = None,
+) -> None:
+    """Make a topic, of 8 partitions unless told otherwise. One that is there as it is wanted is no fault."""
+    settings = _settings(keep, keep_bytes, keep_for_groups, keep_for_groups_bytes)
+    with client() as connection:
+        _print_settings(name, connection.create_topic(name, partitions=partitions, **settings))
+
+
+@app.command()
+@asking
+def configure(
+    name: Name,
+    partitions: Partitions = None,
+    keep: Keep = None,
+    keep_bytes: KeepBytes = None,
+    keep_for_groups: KeepForGroups = None,
+    keep_for_groups_bytes: KeepForGroupsBytes = None,
+) -> None:
+    """Change a topic's settings, and show all of them."""
+    settings = _settings(keep, keep_bytes, keep_for_groups, keep_for_groups_bytes)
+    if partitions is None and not any(value is not None for value in settings.values()):
+        raise fail("no setting is named, so there is nothing to change; qctl topic show shows a topic")
+    with client() as connection:
+        view = connection.configure_topic(name, partitions=partitions, **settings)
+    _print_settings(name, view)
+    if partitions is not None:
+        told_error("keys go to other partitions from now on, where their number has changed")
+
+
+def _settings(
+    keep: str | None, keep_bytes: str | None, for_groups: bool | None, for_groups_bytes: str | None
+) -> dict[str, Any]:
+    return {
+        "keep_s": None if keep is None else seconds(keep),
+        "keep_bytes": None if keep_bytes is None else size(keep_bytes),
+        "keep_for_groups": for_groups,
+        "keep_for_groups_bytes": None if for_groups_bytes is None else size(for_groups_bytes),
+    }
+
+
+def _print_settings(name: str, view: TopicView) -> None:
+    columns = ["topic", "partitions", "keep", "keep_bytes", "keep_for_groups", "keep_for_groups_bytes"]
+    row = [name, len(view.partitions), shown_seconds(view.keep_s), view.keep_bytes or "all"]
+    print_table(columns, [[*row, view.keep_for_groups, view.keep_for_groups_bytes]])
+
+
+@app.command()
+@asking
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show a topic's settings, its partitions, and where each group is in them."""
+    with client() as connection:
+        view = connection.topic(name)
+        groups = [connection.group(name, row.group) for row in view.groups]
+    if as_json:
+        view.groups = groups
+        print_json({"topic": name, **msgspec.to_builtins(view)})
+        return
+    _print_settings(name, view)
+    console.print()
+    columns = ["partition", "first", "next", "messages", "bytes", "first_at", "last_at"]
+    print_table(columns, [_partition(row) for row in view.partitions])
+    if groups:
+        console.print()
+        print_groups(groups)
+
+
+def _partition(row: PartitionRow) -> list[Any]:
+    counts = [row.partition, row.first, row.next, row.messages, row.bytes]
+    return [*counts, shown_time(row.first_at), shown_time(row.last_at)]
+
+
+def print_groups(groups: Iterable[GroupRow]) -> None:
+    """Print where groups are in each partition."""
+    columns = ["group", "partition", "position", "lag", "lag_s", "owner"]
+    rows: list[list[Any]] = []
+    for group in groups:
+        for row in group.partitions or ():
+            position = "" if row.position is None else row.position
+            lag_s = "" if row.lag_s is None else row.lag_s
+            rows.append([group.group, row.partition, position, row.lag, lag_s, row.owner or ""])
+    print_table(columns, rows)
+
+
+@app.command()
+@asking
+def append(
+    name: Name,
+    data: Annotated[str, typer.Argument(help="The message's text; - reads it from standard input.")] = "-",
+    key: Annotated[str | None, typer.Option(help="Messages with one key are in one partition, in order.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Where to; else by its key, or in turn.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
+    parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
+) -> None:
+    """Append a message; prints its partition and offset when it is on a majority's disks.
+
+    With --lines each line of standard input becomes one, as soon as it is there; prints how many.
+    """
+    if lines:
+        if data != "-" or key is not None or header:
+            raise fail("--lines takes its messages from standard input, and they have no key and no headers")
+        count = 0
+        with client() as connection:
+            for batch in _batches(sys.stdin):
+                count += len(
+                    connection.append_many(name, [value_of(one, parse=parse) for one in batch], partition=partition)
+                )
+        console.print(f"{count} messages appended")
+        return
+    value = value_of(sys.stdin.read() if data == "-" else data, parse=parse)
+    with client() as connection:
+        done = connection.append(name, value, key=key, partition=partition, headers=headers_of(header or []))
+    print(f"{done.partition}:{done.offset}")
+
+
+def _batches(source: Iterable[str]) -> Iterator[list[str]]:
+    """Give lines, as many as are to go into one request. A terminal's, or those of a pipe that is slow, one by one."""
+    batch: list[str] = []
+    length = 0
+    waits = sys.stdin.isatty()
+    for line in source:
+        batch.append(line.rstrip("\n"))
+        length += len(line)
+        if waits or len(batch) >= LINES_AT_ONCE or length >= BYTES_AT_ONCE:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+@app.command()
+@asking
+def read(
+    name: Name,
+    since: Annotated[
+        str, typer.Option("--from", help="earliest, latest, an OFFSET, 10m (ago), or a time: 2026-05-01T12:00.")
+    ] = EARLIEST,
+    partition: Partition = None,
+    group: Annotated[str | None, typer.Option(help="Read as a member of this group, which goes on behind it.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until interrupted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print messages: partition and offset, when each was appended, its key, its data.
+
+    Each partition is in order; the partitions are read in turn. An offset goes with --partition where there are
+    several. With --group the messages are shared with the group's other members, and count as read when they are
+    printed.
+    """
+    if group is not None and partition is not None:
+        raise fail("--group and --partition exclude each other: a group's members share its partitions")
+    where = start(since)
+    with client() as connection:
+        if isinstance(where, int) and partition is None and len(connection.topic(name).partitions) > 1:
+            raise fail(f"--from {where} is an offset of one partition: --partition says which")
+        partitions = None if partition is None else [partition]
+        follows = None if group is not None else follow
+        with connection.read(name, group=group, partitions=partitions, start=where, follow=follows) as messages:
+            try:
+                for place, message in enumerate(messages, 1):
+                    _print_message(message, as_json=as_json)
+                    if place == count:
+                        break
+            except KeyboardInterrupt:
+                return
+
+
+def _print_message(message: TopicMessage, *, as_json: bool) -> None:
+    if as_json:
+        print_json(message.as_dict())
+    else:
+        key = "-" if message.key is None else without_escapes(message.key)
+        at = datetime.fromtimestamp(message.produced_at, UTC).isoformat(timespec="milliseconds")
+        print(f"{message.partition}:{message.offset} {at} {key} {text_of(message.data)}")
+    sys.stdout.flush()
+
+
+@app.command()
+@asking
+def trim(
+    name: Name,
+    before: Annotated[str, typer.Option(help="An OFFSET (with --partition), 7d (ago), a time, or latest: all.")],
+    partition: Partition = None,
+    yes: Yes = False,
+) -> None:
+    """Let go of the messages before an offset or a time. It asks first, on a terminal."""
+    where = start(before)
+    if where == EARLIEST:
+        raise fail("--before earliest: nothing is before that")
+    if isinstance(where, int) and partition is None:
+        raise fail(f"--before {where} is an offset of one partition: --partition says which")
+    with client() as connection:
+        _make_sure(f"trim the topic {without_escapes(name)} before {before}", is_sure=yes)
+        console.print(f"{connection.trim_topic(name, partition=partition, before=where)} messages gone from {name}")
+
+
+@app.command()
+@asking
+def remove(name: Name, yes: Yes = False) -> None:
+    """Remove a topic with its messages and groups. It asks first, on a terminal."""
+    with client() as connection:
+        messages = sum(row.messages for row in connection.topic(name).partitions)
+        _make_sure(f"remove the topic {without_escapes(name)} with {messages} messages", is_sure=yes)
+        console.print(f"{name} removed with {connection.remove_topic(name)} messages")
+
+
+def _make_sure(what: str, *, is_sure: bool) -> None:
+    """Ask a person. Raises typer.Exit: 2 where nobody can be asked."""
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        told_error(f"{what}? Nobody can be asked here: --yes does it")
+        raise typer.Exit(2)
+    if not typer.confirm(f"{what}?"):
+        console.print("nothing was done")
+        raise typer.Exit(1)
+
+
+def shown_seconds(value: float) -> str:
+    """Show a duration as people write it: 7d, 12h, 90s; for ever where it is 0."""
+    if not value:
+        return "forever"
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if value % length == 0:
+            return f"{value / length:g}{unit}"
+    return f"{value:g}s"
+
+
+def shown_time(at: float | None) -> str:
+    """Show a moment, in this machine's zone; nothing where there is none."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

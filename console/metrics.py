@@ -23,6 +23,7 @@ from console.views import COUNTED, STATES, View, Views
 from quorate import NotAllowedError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
 from quorate.replies import NodeMetrics
+from quorate.stream_replies import GroupRow, TopicRow
 
 BEARER: Final = "bearer "
 WANTED: Final = "a token with the right look to all queues is wanted\n"
@@ -208,6 +209,41 @@ def of_queues(rows: list[dict[str, Any]], left_out: int) -> list[Metric]:
     return [messages, oldest, waiting, dead, *counters.values(), left]
 
 
+TOPIC_GAUGES: Final = (
+    ("quorate_topic_messages", "Messages that are kept", "messages"),
+    ("quorate_topic_bytes", "Of the messages that are kept", "bytes"),
+    ("quorate_topic_partitions", "Partitions", "partitions"),
+    ("quorate_topic_groups", "Groups that read it", "groups"),
+)
+
+
+def of_topics(topics: list[TopicRow], groups: list[tuple[str, GroupRow]], left_out: int) -> list[Metric]:
+    """Each of those topics, and the groups of each."""
+    families: list[Metric] = []
+    for name, help_text, field in TOPIC_GAUGES:
+        told = (([row.name], getattr(row, field)) for row in topics)
+        families.append(_family(GaugeMetricFamily, name, help_text, ["topic"], told))
+    appended = (([row.name], row.appended) for row in topics)
+    families.append(_family(CounterMetricFamily, "quorate_topic_appended", "Messages appended", ["topic"], appended))
+    labels = ["topic", "group"]
+    families += [
+        _family(
+            *(GaugeMetricFamily, "quorate_group_lag_messages", "Messages that the group has not read", labels),
+            (([topic, row.group], row.lag) for topic, row in groups),
+        ),
+        _family(
+            *(GaugeMetricFamily, "quorate_group_lag_seconds", "How old the first of them is, where known", labels),
+            (([topic, row.group], row.lag_s) for topic, row in groups if row.lag_s is not None),
+        ),
+        _family(
+            *(GaugeMetricFamily, "quorate_group_members", "Members of the group", labels),
+            (([topic, row.group], row.members) for topic, row in groups),
+        ),
+        GaugeMetricFamily("quorate_topics_left_out", "Topics that are not told of here", value=left_out),
+    ]
+    return families
+
+
 class Metrics:
     """`queues_max`: so many queues are told of by name. Who shows tokens that are none is refused for a while."""
 
@@ -221,6 +257,7 @@ class Metrics:
         routes = []
         if "metrics" in serves:
             routes += [Route("/metrics", self._told(self._node)), Route("/metrics/queues", self._told(self._queues))]
+            routes.append(Route("/metrics/topics", self._told(self._topics)))
         if "health" in serves:
             routes += [Route("/healthz", self._alive), Route("/readyz", self._ready)]
         return routes
@@ -277,6 +314,12 @@ class Metrics:
         found = await view.queues(request.query_params.get("pattern", ""), self._queues_max)
         missing = found.get("missing_shards") or []
         return [*of_queues(found["rows"], found["queue_count"] - len(found["rows"])), shards_missing(len(missing))]
+
+    async def _topics(self, view: View, request: Request) -> list[Metric]:
+        topics, groups, found = await view.topics(request.query_params.get("pattern", ""), self._queues_max)
+        missing = found.get("missing_shards") or []
+        left_out = found["topic_count"] - len(topics)
+        return [*of_topics(topics, groups, left_out), shards_missing(len(missing))]
 
     async def _alive(self, request: Request) -> Response:
         """Whether the node answers at all; a refusal is an answer."""

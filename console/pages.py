@@ -20,6 +20,7 @@ from console import showing
 from console.acting import ACTS, IDS_MAX, OF_MESSAGES, SETTINGS, Asked, carried_out
 from console.life import life_of, newest_of_key
 from console.logins import LASTS_S, Logins
+from console.topic_pages import topic_page, topics_page
 from console.views import BROWSER, STATES, View, Views
 from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
 from quorate.expiry import expiry_of
@@ -55,7 +56,10 @@ STATIC: Final = {
     "uPlot.min.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-NOT_THERE: Final = (ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER)
+NOT_THERE: Final = (
+    *(ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER),
+    *(ErrorWord.NO_SUCH_TOPIC, ErrorWord.NO_SUCH_GROUP),
+)
 
 Page = Callable[["Visit"], Awaitable[Response]]
 
@@ -134,6 +138,8 @@ class Pages:
             "/": self._overview,
             "/queues": self._queues,
             "/queue": self._queue,
+            "/topics": self._topics,
+            "/topic": self._topic,
             "/message": self._message,
             "/message/data": self._data,
             "/due": self._due,
@@ -323,7 +329,7 @@ class Pages:
         asked = {"sort": sort, "descending": bool(visit.said("down")) or None, "after": visit.said("after") or None}
         found, _ = await asyncio.gather(
             visit.view.page(pattern=pattern or None, count=PAGE_ROWS, system=is_all or None, **asked),
-            self._looked(visit),
+            look_at_rates(visit),
         )
         return self._shown(
             visit,
@@ -342,17 +348,20 @@ class Pages:
             is_growing=is_growing,
         )
 
-    @staticmethod
-    async def _looked(visit: Visit) -> None:
-        """Ask for sums, so that the node reckons rates; who may not see all queues sees none."""
-        with suppress(NotAllowedError):
-            await visit.view.sums()
+    async def _topics(self, visit: Visit) -> Response:
+        about = await topics_page(visit.view, visit.said("pattern"), visit.said("after"))
+        return self._shown(visit, "topics.html", **about)
+
+    async def _topic(self, visit: Visit) -> Response:
+        where = [number(visit.said(name), name) if visit.said(name) else None for name in ("partition", "offset")]
+        about = await topic_page(visit.view, visit.said("name"), visit.said("group"), *where)
+        return self._shown(visit, "topic.html", **about)
 
     async def _queue(self, visit: Visit) -> Response:
         name, state = visit.said("name"), visit.said("state", "ready")
         if state not in STATES:
             raise WrongError(400, f"state is {state[:40]!r}: one of {', '.join(STATES)}")
-        counts, _ = await asyncio.gather(visit.view.queue(name), self._looked(visit))
+        counts, _ = await asyncio.gather(visit.view.queue(name), look_at_rates(visit))
         fields = {"queue": name, "state": state, "count": MESSAGES, "after": visit.said("after") or None}
         reply = await visit.client.request(Action.PEEK, **fields)
         return self._shown(
@@ -540,6 +549,12 @@ class Pages:
         return self._shown(
             visit, "done.html", 200 if done.is_well else 409, act=act, done=done, asked=asked, action=name
         )
+
+
+async def look_at_rates(visit: Visit) -> None:
+    """Ask for sums, so that the node reckons rates; who may not see all queues sees none."""
+    with suppress(NotAllowedError):
+        await visit.view.sums()
 
 
 def is_growing(row: dict[str, Any]) -> bool:

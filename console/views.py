@@ -17,6 +17,8 @@ from quorate import AsyncClient, NotAllowedError, QuorateError, RefusedError
 from quorate.credentials import Credentials
 from quorate.nodes import Address
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
+from quorate.stream_replies import GroupRow, TopicRow
+from quorate.streams import topic_rows
 
 log = logging.getLogger("quorate.console")
 
@@ -183,6 +185,32 @@ class View:
             missing = {*found.get("missing_shards", ()), *more.get("missing_shards", ())}
             found = {**more, "rows": found["rows"] + more["rows"], "missing_shards": sorted(missing)}
         return {**found, "rows": found["rows"][:most]}
+
+    async def topics(
+        self, pattern: str, most: int
+    ) -> tuple[list[TopicRow], list[tuple[str, GroupRow]], dict[str, Any]]:
+        """Ask for the first topics whose names match, their groups, and the last reply of the list."""
+        rows: list[TopicRow] = []
+        after: str | None = None
+        while True:
+            count = min(most - len(rows), BATCH_MAX)
+            asked = {"command": "list", "pattern": pattern or None, "count": count, "after": after}
+            found = await self.client.request(Action.TOPIC, **asked)
+            some, after = topic_rows(found)
+            rows += some
+            if after is None or len(rows) >= most:
+                break
+        groups = [(row.name, one) for row in rows if row.groups for one in await self._groups(row.name)]
+        return rows, groups, found
+
+    async def _groups(self, topic: str) -> list[GroupRow]:
+        """Ask for a topic's groups; none, where it has gone meanwhile."""
+        try:
+            return await self.client.groups(topic)
+        except RefusedError as refused:
+            if refused.error != ErrorWord.NO_SUCH_TOPIC:
+                raise
+            return []
 
     async def queue(self, name: str) -> dict[str, Any]:
         """One queue, with its settings; what it had before is kept from now on. Raises what `AsyncClient` does."""

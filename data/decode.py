@@ -16,20 +16,25 @@ import pyarrow as pa
 from data.schema import NAMES, arrow_schema
 from storage import entry_codec
 from storage.kinds import BY_TYPE, KINDS, Columns
-from storage.records import Encoding, Produce, Record
+from storage.message_ids import message_id
+from storage.records import Append, Encoding, Produce, Record
 from storage.recovery import paused_gc
 
 ROWS_PER_BATCH: Final = 10_000
 BYTES_PER_BATCH: Final = 16 << 20
 LENGTH_BYTES: Final = 4
 
-ENCODINGS: Final = {Encoding.JSON: "json", Encoding.PLAIN: "bytes"}
+ENCODINGS: Final = {Encoding.JSON: "json", Encoding.PLAIN: "bytes", Encoding.TEXT: "json"}
 INSTANTS: Final = ("time", "due", "expires")
 LAST_S: Final = 253_402_214_400.0
 """The last instant that a row tells, 9999-12-31 00:00 UTC: what lies behind it is told as this.
 
 Python's datetime ends with the year 9999, and Spark gives it instants in the machine's zone, at most 14 hours ahead.
 """
+
+APPEND: Final = "append"
+NO_TOPIC: Final = (None, None)
+"""A row's `partition` and `offset`, where it is about no topic."""
 
 Row = tuple[Any, ...]
 NO_PAYLOAD: Final = (None, None)
@@ -162,12 +167,19 @@ class _Rows:
                 if isinstance(record, Produce):
                     payload = ENCODINGS[record.encoding], record.data if has_data else None
                     self.data_bytes += len(record.data) if has_data else 0
+                elif isinstance(record, Append):
+                    self.data_bytes += len(record.data) if has_data else 0
+                    rows.append(_appended(trans_id, time, self._shard, record, has_data=has_data))
+                    trans_id += 1
+                    continue
                 make = _MAKERS.get(type(record))
                 if make is not None:
                     rows += make(trans_id, time, record, payload)
                 else:  # about no message: settings, members, who leads
                     name, about = BY_TYPE[type(record)].name, _encode_json(record) if has_data else None
-                    rows.append((trans_id, time, name, record.queue or None, *[None] * 9, "json", about, None, None))
+                    rows.append(
+                        (trans_id, time, name, record.queue or None, *[None] * 9, "json", about, None, None, *NO_TOPIC)
+                    )
             trans_id += 1
         self.last = trans_id - 1
 
@@ -185,6 +197,15 @@ class _Rows:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _appended(trans_id: int, time: float, shard: int, record: Append, *, has_data: bool) -> Row:
+    """Make the row of a message of a topic."""
+    encoding, data = ENCODINGS[record.encoding], record.data if has_data else None
+    if data is not None and record.encoding == Encoding.TEXT:
+        data = _encode_json(data.decode())
+    told = (trans_id, time, APPEND, record.queue, message_id(trans_id, shard), None, record.key)
+    return (*told, *[None] * 6, encoding, data, None, None, record.partition, record.offset)
 
 
 def _instants(seconds: tuple[float | None, ...]) -> pa.Array:

@@ -13,8 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 PERCENTILES: Final = (0.5, 0.95, 0.99)
 ACCURACY: Final = 10_000
 WINDOW_COUNTS: Final = ("queue", "produced", "delivered", "redelivered", "done", "expired", "buried")
-LIFE_COLUMNS: Final = ("shard", "trans_id", "time", "kind", "queue", "msg_id", "due", "ended", "target")
-"""What lifecycles are made of: a source that is asked for no more is nearly twice as fast."""
+LIFE_COLUMNS: Final = ("shard", "trans_id", "time", "kind", "queue", "msg_id", "due", "ended", "target", "partition")
+"""What lifecycles and topics are made of: a source that is asked for no more is nearly twice as fast."""
+
+APPEND: Final = "append"
+"""Records by which a message comes into a topic."""
 
 MOVES: Final = ("bury", "move")
 """Records by which a message comes into another queue."""
@@ -30,13 +33,34 @@ def _last(condition: Column) -> Column:
     return F.max(F.when(condition, F.col("time")))
 
 
+def _of_queues() -> Column:
+    """Whether a row is about a queue's message: one of a topic has no life, it stays."""
+    return F.col("msg_id").isNotNull() & (F.col("kind") != APPEND)
+
+
+def per_topic(records: DataFrame) -> DataFrame:
+    """One row a topic: in how many partitions how many messages were appended, and how many a second."""
+    summed = (
+        records.where(F.col("kind") == APPEND)
+        .groupBy(F.col("queue").alias("topic"))
+        .agg(
+            F.count("*").alias("appended"),
+            F.count_distinct("partition").alias("partitions"),
+            F.min("time").alias("since"),
+            F.max("time").alias("until"),
+        )
+    )
+    spans = F.greatest(F.col("until").cast("double") - F.col("since").cast("double"), F.lit(1e-3))
+    return summed.select("*", (F.col("appended") / spans).alias("appended_per_s")).orderBy(F.desc("appended"), "topic")
+
+
 def with_arrivals(records: DataFrame, buries: DataFrame | None = None) -> DataFrame:
     """Add to the rows about messages one more for each bury and move: the arrival in the other queue, of kind `arrive`.
 
     A union, which reads the few buries once more: to explode every row for their sake takes longer than all the rest.
     `buries`: the same records, from where those of that kind alone are read more quickly.
     """
-    about = records.where(F.col("msg_id").isNotNull())
+    about = records.where(_of_queues())
     arrivals = (
         (records if buries is None else buries)
         .where(F.col("kind").isin(*MOVES))
@@ -166,7 +190,7 @@ def windows(records: DataFrame, length: str) -> DataFrame:
     """Count by queue and window of `length` ('1 minute') what was produced, delivered, redelivered, and left, how."""
     kind, ended = F.col("kind"), F.col("ended")
     return (
-        records.where(F.col("msg_id").isNotNull())
+        records.where(_of_queues())
         .groupBy(F.window("time", length).alias("window"), "queue")
         .agg(
             F.count_if(kind == "produce").alias("produced"),

@@ -25,10 +25,10 @@ COLUMNS: Final = (
     Column("trans_id", "BIGINT", pa.int64(), "the record's number in its shard: +1 each, without gaps"),
     Column("time", "TIMESTAMP", _INSTANT, "when the record was made, by the leader's clock"),
     Column("kind", "STRING", pa.string(), "what happened: produce, deliver, confirm, ..."),
-    Column("queue", "STRING", pa.string(), "the queue; null for what is about none"),
+    Column("queue", "STRING", pa.string(), "the queue or topic; null for what is about none"),
     Column("msg_id", "BIGINT", pa.int64(), "the message; null for what is about none"),
     Column("previous", "BIGINT", pa.int64(), "the message's record before this one; null for its first"),
-    Column("key", "STRING", pa.string(), "of a produce: the message's key"),
+    Column("key", "STRING", pa.string(), "of a produce or an append: the message's key"),
     Column("priority", "INT", pa.int32(), "of a produce"),
     Column("due", "TIMESTAMP", _INSTANT, "from when on it may be delivered (again)"),
     Column("expires", "TIMESTAMP", _INSTANT, "until when it may be delivered"),
@@ -36,9 +36,16 @@ COLUMNS: Final = (
     Column("deliveries", "INT", pa.int32(), "of a delivery: how many there were, with this one"),
     Column("consumer", "STRING", pa.string(), "of a delivery: what the consumer calls itself"),
     Column("encoding", "STRING", pa.string(), "json: `data` is JSON text; bytes: plain bytes; null: there is none"),
-    Column("data", "BINARY", pa.binary(), "of a produce: the payload; of settings and members: what they are, as JSON"),
+    Column(
+        "data",
+        "BINARY",
+        pa.binary(),
+        "of a produce or an append: the payload; of settings and members: what they are, as JSON",
+    ),
     Column("ended", "STRING", pa.string(), "why the message left: confirmed, taken, expired, cleared, buried, moved"),
     Column("target", "STRING", pa.string(), "of a bury or a move: the queue that the message moved to"),
+    Column("partition", "INT", pa.int32(), "of an append: of the topic that `queue` names"),
+    Column("offset", "BIGINT", pa.int64(), "of an append: the message's place in the partition"),
 )
 
 DDL: Final = ", ".join(f"{column.name} {column.ddl}" for column in COLUMNS)

@@ -10,8 +10,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from quorate.errors import QuorateError, RefusedError
-from quorate.streams import EARLIEST, Share, Start, TopicMessage, behind_gap, chosen_partitions, is_not_owner
+from quorate.errors import QuorateError, RefusedError, UnavailableError
+from quorate.streams import (
+    EARLIEST,
+    Share,
+    Start,
+    TopicMessage,
+    behind_gap,
+    chosen_partitions,
+    is_not_owner,
+    is_unknown_member,
+)
 from quorate.topic_places import PAUSE_S, Places
 
 if TYPE_CHECKING:
@@ -91,6 +100,9 @@ class AsyncTopicReader:
             return
         try:
             await self.commit()
+            if self._places.has_done:  # a new leader has not heard of this member yet
+                await self._heartbeat(self._group, is_first=True)
+                await self.commit()
         finally:
             await self._leave(self._group)
 
@@ -114,14 +126,32 @@ class AsyncTopicReader:
                 self._topic, self._group, positions, member=self.member, generation=generation
             )
         except QuorateError as error:
-            if is_not_owner(error):
-                log.warning("group %r of topic %r: %s", self._group, self._topic, error)
-                return
-            self._places.put_back(positions)
-            raise
+            if not is_not_owner(error):
+                self._put_back(positions)
+                raise
+            log.warning("group %r of topic %r: %s", self._group, self._topic, error)
+            if is_unknown_member(error):  # after its next heartbeat it is known
+                self._put_back(positions)
+            elif len(positions) > 1:
+                await self._commit_each(self._group, positions, generation)
         except asyncio.CancelledError:
-            self._places.put_back(positions)
+            self._put_back(positions)
             raise
+
+    async def _commit_each(self, group: str, positions: dict[int, int], generation: int) -> None:
+        """Commit what is still this member's, where some of it is another's."""
+        for index, at in positions.items():
+            try:
+                await self._client.commit_positions(
+                    self._topic, group, {index: at}, member=self.member, generation=generation
+                )
+            except QuorateError as error:
+                if not is_not_owner(error):
+                    self._put_back({index: at})
+                    raise
+
+    def _put_back(self, positions: dict[int, int]) -> None:
+        self._places.put_back(positions)
 
     async def _begin(self) -> None:
         if self._group is None:
@@ -180,6 +210,9 @@ class AsyncTopicReader:
         """Say one heartbeat, and pause where that is needed; returns whether there is to be another."""
         try:
             await self._heartbeat(group)
+        except UnavailableError as error:
+            log.info("group %r of topic %r: %s", group, self._topic, error)
+            await asyncio.sleep(PAUSE_S)
         except RefusedError as error:
             self._fault = error
             self._changed.set()

@@ -122,7 +122,10 @@ class GroupRow(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """A topic of a list. `messages`, `bytes`: of all that is kept; `appended`: since its leader began to lead."""
+    """A topic of a list. `messages`, `bytes`: of all that is kept; `appended`: so many messages were ever appended.
+
+    `lag`: of the group that is furthest behind.
+    """
 
     name: str
     partitions: int
@@ -133,6 +136,7 @@ class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
     keep_bytes: int
     last_at: float | None = None
     lag: int = 0
+    appended: int = 0
 
 
 class TopicReply(Reply, kw_only=True):

@@ -279,6 +279,11 @@ def behind_gap(error: RefusedError) -> Part:
     return Part([], at, 0, 0)
 
 
+def is_unknown_member(error: QuorateError) -> bool:
+    """Whether the group does not know the member that commits: a heartbeat makes it one."""
+    return isinstance(error, RefusedError) and error.error == ErrorWord.UNKNOWN_MEMBER
+
+
 def is_not_owner(error: QuorateError) -> bool:
     """Whether a commit was refused because others read there by now."""
     return isinstance(error, RefusedError) and error.error in (ErrorWord.NOT_OWNER, ErrorWord.UNKNOWN_MEMBER)

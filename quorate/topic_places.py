@@ -43,6 +43,7 @@ class Places:
         self._done: dict[int, int] = {}
         self._revoked: set[int] = set()
         self._turn = 0
+        self._is_behind: set[int] = set()
 
     def alone(self, partitions: list[int], ends: Mapping[int, int] | None) -> None:
         """Read these, for nobody else reads them; each to its end, where there is one."""
@@ -79,6 +80,10 @@ class Places:
                 self.has[index] = share.generation
                 self.next[index] = share.positions.get(index, self._start)
         self._revoked = set(self.has) - set(share.owns)
+        for one in [one for one in self._waiting if one.partition in self._revoked]:
+            at = self.next[one.partition]
+            if not isinstance(at, int) or one.offset < at:
+                self.next[one.partition] = one.offset  # if it is given back, it goes on from there
         self._waiting = deque([one for one in self._waiting if one.partition not in self._revoked])
 
     @property
@@ -103,7 +108,8 @@ class Places:
             return None
         self._turn += 1
         index = indexes[self._turn % len(indexes)]
-        return index, self.next[index], 0.0 if self._ends is not None else WAIT_S / len(indexes)
+        waits = self._ends is None or index in self._is_behind
+        return index, self.next[index], WAIT_S / len(indexes) if waits else 0.0
 
     @property
     def is_at_end(self) -> bool:
@@ -117,8 +123,12 @@ class Places:
         end = None if self._ends is None else self._ends[index]
         self._waiting.extend(one for one in part.messages if end is None or one.offset < end)
         self.next[index] = part.next
-        if end is not None and (part.next >= end or part.next == start):
+        if not isinstance(start, int):  # what it meant is known now, also to who goes on for this member
+            self._done.setdefault(index, part.messages[0].offset if part.messages else part.next)
+        if end is not None and part.next >= end:
             del self.next[index]
+        elif end is not None and part.next == start:
+            self._is_behind.add(index)  # that node does not know of more yet
 
     def take(self) -> TopicMessage | None:
         """Give the next message, if one is there."""
@@ -141,6 +151,11 @@ class Places:
     def is_to_commit(self, now: float) -> bool:
         """Whether it is time for that."""
         return bool(self._revoked) or (bool(self._done) and now >= self._committed_at + COMMIT_S)
+
+    @property
+    def has_done(self) -> bool:
+        """Whether something is to be committed."""
+        return bool(self._done)
 
     def take_done(self, now: float) -> tuple[dict[int, int], int]:
         """Hand over where the group goes on, by partition, and the generation in which the member got the last."""

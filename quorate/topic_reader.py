@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from quorate.errors import QuorateError, RefusedError
-from quorate.streams import EARLIEST, Start, TopicMessage, behind_gap, chosen_partitions, is_not_owner
+from quorate.errors import QuorateError, RefusedError, UnavailableError
+from quorate.streams import (
+    EARLIEST,
+    Start,
+    TopicMessage,
+    behind_gap,
+    chosen_partitions,
+    is_not_owner,
+    is_unknown_member,
+)
 from quorate.topic_places import PAUSE_S, Places
 
 if TYPE_CHECKING:
@@ -108,6 +116,9 @@ class TopicReader:
             return
         try:
             self.commit()
+            if self._places.has_done:  # a new leader has not heard of this member yet
+                self._heartbeat(self._group, is_first=True)
+                self.commit()
         finally:
             self._leave(self._group)
 
@@ -139,12 +150,30 @@ class TopicReader:
                 self._topic, self._group, positions, member=self.member, generation=generation
             )
         except QuorateError as error:
-            if is_not_owner(error):
-                log.warning("group %r of topic %r: %s", self._group, self._topic, error)
-                return
-            with self._changed:
-                self._places.put_back(positions)
-            raise
+            if not is_not_owner(error):
+                self._put_back(positions)
+                raise
+            log.warning("group %r of topic %r: %s", self._group, self._topic, error)
+            if is_unknown_member(error):  # after its next heartbeat it is known
+                self._put_back(positions)
+            elif len(positions) > 1:
+                self._commit_each(self._group, positions, generation)
+
+    def _commit_each(self, group: str, positions: dict[int, int], generation: int) -> None:
+        """Commit what is still this member's, where some of it is another's."""
+        for index, at in positions.items():
+            try:
+                self._client.commit_positions(
+                    self._topic, group, {index: at}, member=self.member, generation=generation
+                )
+            except QuorateError as error:
+                if not is_not_owner(error):
+                    self._put_back({index: at})
+                    raise
+
+    def _put_back(self, positions: dict[int, int]) -> None:
+        with self._changed:
+            self._places.put_back(positions)
 
     def _begin(self) -> None:
         if self._group is None:
@@ -204,6 +233,10 @@ class TopicReader:
         """Say one heartbeat, and pause where that is needed; returns whether there is to be another."""
         try:
             self._heartbeat(group)
+        except UnavailableError as error:
+            log.info("group %r of topic %r: %s", group, self._topic, error)
+            with self._changed:
+                self._changed.wait(PAUSE_S)
         except RefusedError as error:
             self._fault = error
             return False
@@ -211,6 +244,9 @@ class TopicReader:
             log.info("group %r of topic %r: %s", group, self._topic, error)
             with self._changed:
                 self._changed.wait(PAUSE_S)
+        except Exception as error:  # whoever iterates is to know
+            self._fault = error
+            return False
         with self._changed:
             if self._places.is_to_let_go and not self._closed:
                 self._changed.wait(self._places.answer_s)

@@ -247,6 +247,8 @@ class Trying:
         """Whether what waits was told that there is nothing."""
         if self._action == Action.SHOW:
             return bool(self._wait_s) and reply.get("error") == ErrorWord.NO_SUCH_MESSAGE
+        if self._action == Action.READ:
+            return False  # it says where to go on, and "latest" would be another place then
         if self._action == Action.GROUP:
             return bool(self._wait_s) and "error" not in reply and "owns" not in reply
         is_empty = "msg_id" not in reply and not reply.get("messages") and reply.get("count") is None

@@ -1,6 +1,7 @@
 """Finding blocks of messages in their table of LMDB: see `storage.blocks`."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from storage.blocks import Block, BlockKey, BlockView, Kept, offset_key, prefix, read_key
@@ -13,16 +14,24 @@ def is_of(key: bytes, number: int, index: int) -> bool:
     return bytes(key[:6]) == prefix(number, index)
 
 
-def last_block(transaction: ReadTransaction, number: int, index: int) -> BlockView | None:
-    """Find the last block of a partition; None: it has none. Raises `DamagedError`."""
+def blocks_end(
+    transaction: ReadTransaction, number: int, index: int, *, but_damaged: bool = False
+) -> tuple[int, int] | None:
+    """Find where a partition's blocks end: offset and position; None: it has none. Raises `DamagedError`.
+
+    `but_damaged`: where the last is damaged, they end where that begins: what is in it counts as missing.
+    """
     found = transaction.last_below(BLOCKS, prefix(number, index + 1))
-    return BlockView(*found) if found is not None and is_of(found[0], number, index) else None
-
-
-def blocks_end(transaction: ReadTransaction, number: int, index: int) -> tuple[int, int] | None:
-    """Find where a partition's blocks end: offset and position; None: it has none. Raises `DamagedError`."""
-    last = last_block(transaction, number, index)
-    return None if last is None else (last.end, last.end_position)
+    if found is None or not is_of(found[0], number, index):
+        return None
+    try:
+        last = BlockView(*found)
+    except DamagedError:
+        if not but_damaged:
+            raise
+        key = read_key(bytes(found[0]))
+        return key.offset, key.position
+    return last.end, last.end_position
 
 
 def blocks_from(transaction: ReadTransaction, number: int, index: int, offset: int) -> Iterator[tuple[bytes, bytes]]:
@@ -53,8 +62,9 @@ def blocks_before(transaction: ReadTransaction, number: int, index: int, first: 
         previous = bytes(key)
     if previous is not None:  # the partition's last block
         value = transaction.get(BLOCKS, previous)
-        if value is not None and BlockView(previous, value).end <= first:
-            found.append(previous)
+        with suppress(DamagedError):  # it goes when another stands behind it
+            if value is not None and BlockView(previous, value).end <= first:
+                found.append(previous)
     return found
 
 

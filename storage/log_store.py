@@ -352,6 +352,8 @@ class LogStore:
         number, index, begin, _ = gap
 
         def write(transaction: WriteTransaction) -> None:
+            if not any(one[:2] == (number, index) for one in gaps_in(transaction)):
+                return  # its topic is gone, or what it lacked is not kept any more
             transaction.put(BLOCKS, fitted(blocks, begin, upto))
             left: list[Gap] = []
             for one in gaps_in(transaction):
@@ -519,7 +521,7 @@ def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
             break
         its = decode_topic_row(opened(key, row, "a topic's row"))
         for index, partition in enumerate(its.partitions):
-            end = blocks_end(transaction, its.settings.number, index)
+            end = blocks_end(transaction, its.settings.number, index, but_damaged=True)
             begin = max(partition.first, 0 if end is None else end[0])
             if begin < partition.base:
                 found.append((its.settings.number, index, begin, partition.base))

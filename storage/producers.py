@@ -13,6 +13,9 @@ SERIALS_KEPT: Final = 16
 RUNS_MAX: Final = 1024
 """What they got is known of at most so many partitions in all."""
 
+RUNS_OF_SHARD_MAX: Final = 200_000
+"""And of all producers of a shard together, some 40 MB."""
+
 PRODUCERS_MAX: Final = 10_000
 PRODUCER_S: Final = 7 * 86_400.0
 """A producer that has appended nothing for so long is forgotten."""
@@ -37,12 +40,28 @@ class Seen(NamedTuple):
 class Producers:
     """Of all topics of a shard, by the topic's number and their names; those that have appended last are last.
 
-    `forgotten`: keys of rows that are not there any more, though no record says so.
+    `forgotten`: keys of rows that are not there any more, though no record says so. `runs`: so many are known of all.
+    Which producers are forgotten follows from their appends alone, also where some of those were undone: so every node
+    knows the same ones.
     """
 
     def __init__(self) -> None:
         self.known: OrderedDict[tuple[int, str], Seen] = OrderedDict()
         self.forgotten: set[bytes] = set()
+        self.runs = 0
+        self._is_in_order = True
+
+    def put(self, at: tuple[int, str], seen: Seen) -> None:
+        """Know that of a producer, as the one that has appended last."""
+        self._take(at)
+        self.known[at] = seen
+        self.runs += _runs_in(seen)
+
+    def _take(self, at: tuple[int, str]) -> Seen | None:
+        seen = self.known.pop(at, None)
+        if seen is not None:
+            self.runs -= _runs_in(seen)
+        return seen
 
     def note(self, undo: Undo, trans_id: int, record: Append, producer: str) -> None:
         """Note an append. Producers that are too old, or too many, are forgotten."""
@@ -50,24 +69,40 @@ class Producers:
         seen = self.known.get(at)
         if undo.is_on:
             undo.then(trans_id, lambda: self._restore(at, seen))
-        self.known[at] = _with(seen, record)
-        self.known.move_to_end(at)
-        while len(self.known) > PRODUCERS_MAX or self._is_old(record.produced_at):
-            self._forget(undo, trans_id, next(iter(self.known)))
+        self.put(at, _with(seen, record))
+        while len(self.known) > 1 and self._has_to_forget(record.produced_at):
+            self._forget(undo, trans_id, self._oldest(at))
 
-    def _is_old(self, now: float) -> bool:
-        return next(iter(self.known.values())).at < now - PRODUCER_S
+    def _has_to_forget(self, now: float) -> bool:
+        if not self._is_in_order:
+            self.known = OrderedDict(sorted(self.known.items(), key=lambda one: one[1].at))
+            self._is_in_order = True
+        is_old = next(iter(self.known.values())).at < now - PRODUCER_S
+        return is_old or len(self.known) > PRODUCERS_MAX or self.runs > RUNS_OF_SHARD_MAX
+
+    def _oldest(self, but: tuple[int, str]) -> tuple[int, str]:
+        """Give who has appended nothing for longest, of several the first by name; but for one."""
+        oldest: list[tuple[int, str]] = []
+        since: float | None = None
+        for at, seen in self.known.items():
+            if since is not None and seen.at != since:
+                break
+            if at != but:
+                since = seen.at
+                oldest.append(at)
+        return min(oldest)
 
     def _forget(self, undo: Undo, trans_id: int, at: tuple[int, str]) -> None:
-        seen = self.known.pop(at)
+        seen = self._take(at)
         self.forgotten.add(producer_key(*at))
         undo.then(trans_id, lambda: self._restore(at, seen))
 
     def _restore(self, at: tuple[int, str], seen: Seen | None) -> None:
         if seen is None:
-            self.known.pop(at, None)
+            self._take(at)
         else:
-            self.known[at] = seen
+            self.put(at, seen)
+            self._is_in_order = False
             self.forgotten.discard(producer_key(*at))
 
     def drop_of(self, undo: Undo, trans_id: int, number: int) -> None:
@@ -79,6 +114,10 @@ class Producers:
         """Hand over the keys of rows that no record names any more."""
         taken, self.forgotten = self.forgotten, set()
         return taken
+
+
+def _runs_in(seen: Seen) -> int:
+    return sum([len(runs) for _, runs in seen.serials])
 
 
 def _with(seen: Seen | None, record: Append) -> Seen:

@@ -187,6 +187,11 @@ class Tails:
         gaps = self.gaps.get((partition.number, partition.index), ()) if self.gaps else ()
         return any(begin <= offset < end for begin, end in gaps)
 
+    def lacks_before(self, partition: Partition, offset: int) -> bool:
+        """Whether some blocks before an offset are not here yet: what stands there can't be looked for."""
+        gaps = self.gaps.get((partition.number, partition.index), ()) if self.gaps else ()
+        return any(begin < offset for begin, _ in gaps)
+
     def take_to_store(self) -> list[Block]:
         """Hand over the blocks that are to be stored; they are the caller's now."""
         taken, self.to_store = self.to_store, []

@@ -113,4 +113,5 @@ class Loader:
             else:
                 producers.append(((number, row.producer), row.seen))
         self._held.clear()
-        self._topics.producers.known.update(sorted(producers, key=lambda one: one[1].at))
+        for at, seen in sorted(producers, key=lambda one: one[1].at):
+            self._topics.producers.put(at, seen)

@@ -28,7 +28,8 @@ BlocksEnd = Callable[[int, int], tuple[int, int] | None]
 class Topics:
     """Of one shard, by name; `numbers`: by their numbers.
 
-    `tails`: their messages in memory. `blocks_end`: while records are replayed, where blocks end; None: they are not.
+    `tails`: their messages in memory. `drops`: so many were removed here. `blocks_end`: while records are replayed,
+    where blocks end; None: they are not.
     """
 
     def __init__(self, shard: int) -> None:
@@ -40,6 +41,7 @@ class Topics:
         self.partition_count = 0
         self.tails = Tails(self.numbers)
         self.blocks_end: BlocksEnd | None = None
+        self.drops = 0
 
     # -- records -----------------------------------------------------------------------------------------------
 
@@ -147,6 +149,7 @@ class Topics:
         if topic is None:
             return
         self._leave(topic)
+        self.drops += 1
         undo.then(trans_id, lambda: self.enter(topic))
         self.producers.drop_of(undo, trans_id, topic.number)
         self.producers.forgotten.update([group_key(topic.number, group) for group in topic.groups])

@@ -290,6 +290,7 @@ class Checkpointer(BlockingActor):
         for number, kept in message.kept.items():
             before = self._dropping.get(number, {})
             self._dropping[number] = None if kept is None or before is None else {**before, **kept}
+        self._blocks = deque(block for block in self._blocks if self._dropping.get(block.key.number, {}) is not None)
         self._drop_some()
 
     def _drop_some(self) -> None:

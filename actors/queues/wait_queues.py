@@ -133,6 +133,10 @@ class WaitQueues:
         line = self._lines.get(name)
         return [] if line is None else list(line.values())
 
+    def names(self) -> list[str]:
+        """List the lines in which somebody stands."""
+        return [*self._lines]
+
     def length(self, name: str) -> int:
         """How many wait for a queue."""
         return len(self._lines.get(name, ()))

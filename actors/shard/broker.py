@@ -6,6 +6,7 @@ from the ledger. Records are applied when they are made; answers come out when t
 
 from collections.abc import Callable
 
+from actors.messages.blocks import BlocksRead
 from actors.messages.call import Call, Client, given_up, is_given_up
 from actors.messages.rights import Principal
 from actors.runtime.work import Steps
@@ -111,6 +112,21 @@ class Broker:
             if not self.ledger.has_answer(call):
                 self.ledger.answer(call, refusal(call.request, ErrorWord.INTERNAL, FAILED))
             self.failures.append(Failure(call, error))
+
+    def told(self, now: float, message: BlocksRead) -> None:
+        """Go on with what has asked for blocks. If it raises before a record was made, its call is answered so."""
+        self.begin(now)
+        read = self.context.disk.take(message.serial)
+        if read is None:
+            return
+        before = self._state.trans_id
+        self.ledger.has_begun = False
+        try:
+            read.then(message.stored)
+        except Exception as error:
+            if self.ledger.has_begun or self._state.trans_id != before or read.call is None:
+                raise
+            self._end_failed([read.call], error)
 
     def commit(self, now: float, trans_id: int) -> None:
         """Note that records up to `trans_id` are committed."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from actors.messages.blocks import BlocksRead, ReadBlocks
+from actors.messages.blocks import ReadBlocks
 from actors.messages.call import Call, Client
 from storage.block_rows import Stored, Wanted
 
@@ -49,11 +49,9 @@ class DiskReads:
         self._open[self._serial] = DiskRead(call, then)
         self.asks.append(ReadBlocks(self._serial, wanted, count, bytes_max, is_raw))
 
-    def told(self, message: BlocksRead) -> None:
-        """Go on with an answer, if somebody still wants it."""
-        read = self._open.pop(message.serial, None)
-        if read is not None:
-            read.then(message.stored)
+    def take(self, serial: int) -> DiskRead | None:
+        """Take what is to be done with an answer; None: nobody wants it any more."""
+        return self._open.pop(serial, None)
 
     def withdraw(self, call: Call) -> None:
         """Forget what a call asked that raised."""

@@ -174,7 +174,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             RightsChanged: lambda m: self._execute(self._admission.rejudge(self._broker, m)),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
-            BlocksRead: lambda m: self._broker.context.disk.told(m),
+            BlocksRead: lambda m: self._broker.told(self._now(), m),
             BlocksStored: lambda m: note_stored(self._ledger.state.topics, m),
             GapFilled: lambda m: note_filled(self._ledger.state.topics, m),
             CloseTail: lambda m: close_tail(self._ledger.state.topics, m),

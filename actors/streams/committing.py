@@ -5,14 +5,13 @@ on is never before where it was, but by a reset.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from actors.messages.call import Call
 from actors.shard.machine import Machine, ShardContext
-from actors.streams.coordinator import GROUPS_MAX, Coordinator
+from actors.streams.coordinator import Coordinator
 from actors.streams.finding import partition_fault, topic_of
-from actors.streams.groups import Member
-from actors.streams.places import Finder, Place
+from actors.streams.groups import GroupMembers, Member
+from actors.streams.places import NOT_FOUND, Finder, Place
 from quorate.protocol import Action, ErrorWord, done
 from quorate.stream_replies import CommitReply, GroupReply
 from storage.block_rows import Wanted
@@ -28,6 +27,7 @@ class Committing(Machine):
         self._topics = context.ledger.state.topics
         self._coordinator = coordinator
         self._finder = finder
+        self.moved: Callable[[TopicState, str, GroupMembers], None] = lambda topic, group, members: None
 
     def actions(self) -> dict[int, Callable[[Call], None]]:
         """Its table."""
@@ -62,8 +62,10 @@ class Committing(Machine):
     ) -> tuple[str, str] | None:
         """Why these positions can't be noted; None if they can."""
         request = call.request
-        if group not in topic.groups and len(topic.groups) >= GROUPS_MAX:
-            return ErrorWord.LIMIT, f"the topic has {GROUPS_MAX} groups already"
+        if group not in topic.groups:
+            fault = self._coordinator.why_no_group(self._ledger.state.topics, topic)
+            if fault is not None:
+                return ErrorWord.LIMIT, fault
         members = self._coordinator.known.get((topic.number, group))
         member = None if members is None or request.member is None else members.members.get(request.member)
         if request.member is not None and member is None:
@@ -88,6 +90,8 @@ class Committing(Machine):
         request, ledger = call.request, self._ledger
         if not self._coordinator.is_free(call, topic, group):
             return None
+        if group not in topic.groups and (reason := self._coordinator.why_no_group(self._topics, topic)) is not None:
+            return ledger.refuse(call, ErrorWord.LIMIT, reason)
         if request.positions is not None:
             for index, offset in request.positions.items():
                 fault = partition_fault(topic, index)
@@ -109,21 +113,14 @@ class Committing(Machine):
         if request.offset is not None:
             at_end = request.offset == "latest"
             return self._go_to(call, topic, group, {one.index: one.settled if at_end else one.first for one in chosen})
-        left = [*chosen]
-        places: dict[int, int] = {}
+        wanted = [(one, Wanted(one.number, one.index, at=request.time)) for one in chosen]
+        return self._finder.find_all(call, wanted, lambda places: self._reset_to(call, topic, group, places))
 
-        def look() -> None:
-            if not left:
-                return self._go_to(call, topic, group, places)
-            partition = left.pop()
-            wanted = Wanted(partition.number, partition.index, at=request.time)
-            return self._finder.find(call, partition, wanted, partial(note, partition.index))
-
-        def note(index: int, place: Place) -> None:
-            places[index] = place.offset
-            look()
-
-        return look()
+    def _reset_to(self, call: Call, topic: TopicState, group: str, places: dict[int, Place] | None) -> None:
+        if places is None:
+            self._ledger.refuse(call, ErrorWord.NO_LEADER, NOT_FOUND)
+        elif self._coordinator.is_free(call, topic, group):
+            self._go_to(call, topic, group, {index: place.offset for index, place in places.items()})
 
     def _go_to(self, call: Call, topic: TopicState, group: str, positions: dict[int, int]) -> None:
         ledger = self._ledger
@@ -135,6 +132,11 @@ class Committing(Machine):
         ledger.append(
             Offsets(topic.name, topic.number, group, [*positions], [*positions.values()], ledger.now, session_s)
         )
+        members = self._coordinator.known.get((topic.number, group))
+        if members is not None:
+            for index in positions:
+                members.revoke(index)
+            self.moved(topic, group, members)
         reply = done(call.request, GroupReply, queue=None, group=group, positions=topic.groups[group].offsets)
         ledger.answer_when_committed(call, reply)
 

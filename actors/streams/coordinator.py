@@ -8,13 +8,20 @@ from typing import Final
 
 from actors.messages.call import Call
 from actors.shard.ledger import Ledger
-from actors.streams.groups import GroupMembers
+from actors.streams.groups import MEMBERS_MAX, GroupMembers
 from quorate.protocol import ErrorWord
+from storage.queue_state import NEVER
 from storage.records import Offsets
 from storage.tails import TopicState
+from storage.topics import Topics
 
 GROUPS_MAX: Final = 1000
 """Of one topic."""
+
+PLACES_MAX: Final = 100_000
+"""Of all groups of a shard, each of which may be somewhere in each partition of its topic."""
+
+MEMBERS_OF_SHARD_MAX: Final = 10_000
 
 At = tuple[int, str]
 """A topic's number, and a group's name."""
@@ -23,13 +30,15 @@ At = tuple[int, str]
 class Coordinator:
     """Of one shard. `known`: the groups that have members, or may have some that an earlier leader knew.
 
-    `begun`: since when this node serves (Unix seconds); 0: not yet.
+    `begun`: since when this node serves (Unix seconds); 0: not yet. `due_at`: before that no member was silent for too
+    long, and nobody was waited for in vain.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.known: dict[At, GroupMembers] = {}
         self.begun = 0.0
+        self.due_at = NEVER
 
     def members(self, topic: TopicState, group: str) -> GroupMembers:
         """Find the members of a group. Those whom an earlier leader knew have a session's time to return."""
@@ -39,8 +48,36 @@ class Coordinator:
             known = topic.groups.get(group)
             session_s = 0.0 if known is None else known.session_s
             begun = self.begun or self._ledger.now
-            members = self.known[at] = GroupMembers(len(topic.partitions), begun + session_s if session_s else 0.0)
+            embargo_until = begun + session_s if session_s else 0.0
+            members = self.known[at] = GroupMembers(len(topic.partitions), embargo_until)
+            self.due_at = min(self.due_at, embargo_until) if session_s else self.due_at
         return members
+
+    def note_due(self) -> None:
+        """Look when the next member was silent for too long, or was waited for in vain."""
+        self.due_at = NEVER
+        for members in self.known.values():
+            self.due_at = min(self.due_at, members.next_at, members.embargo_until or NEVER)
+
+    def why_no_group(self, topics: Topics, topic: TopicState, added: int = 0) -> str | None:
+        """Why a topic may have no group more; None: it may. With `added`: why its groups can't have so many partitions
+        more.
+        """
+        if not added and len(topic.groups) >= GROUPS_MAX:
+            return f"the topic has {GROUPS_MAX} groups already"
+        places = added * len(topic.groups) if added else len(topic.partitions)
+        places += sum([len(one.partitions) * len(one.groups) for one in topics.by_name.values()])
+        if places > PLACES_MAX:
+            return f"the groups of all topics of the shard would have {places} places, and {PLACES_MAX} are allowed"
+        return None
+
+    def why_no_member(self, members: GroupMembers) -> str | None:
+        """Why a group may have no member more; None: it may."""
+        if len(members.members) >= MEMBERS_MAX:
+            return f"the group has {MEMBERS_MAX} members already"
+        if sum([len(one.members) for one in self.known.values()]) >= MEMBERS_OF_SHARD_MAX:
+            return f"the groups of the shard have {MEMBERS_OF_SHARD_MAX} members already"
+        return None
 
     def note_session(self, topic: TopicState, group: str, members: GroupMembers) -> None:
         """Have it in the log whether a group has members, and for how long those may be silent."""

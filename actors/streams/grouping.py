@@ -15,17 +15,16 @@ from actors.queues.delivery import Delivery
 from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
 from actors.streams.committing import Committing
-from actors.streams.coordinator import GROUPS_MAX, Coordinator
+from actors.streams.coordinator import Coordinator
 from actors.streams.finding import topic_of
 from actors.streams.groups import (
-    MEMBERS_MAX,
     SESSION_S,
     SESSION_S_MAX,
     SESSION_S_MIN,
     GroupMembers,
     Member,
 )
-from actors.streams.views import group_row
+from actors.streams.views import group_row, with_places
 from quorate.protocol import Action, ErrorWord, done
 from quorate.stream_replies import GroupReply
 from storage.queue_state import NEVER
@@ -36,8 +35,9 @@ IDLE_S: Final = 30 * 86_400.0
 """A group without members that has said nothing for so long is removed."""
 
 LOOK_S: Final = 60.0
+TICK_S: Final = 1.0
 STILL_S: Final = 2.0
-"""Time passes here once a second at least; after so long the node has stood still, and heard no member."""
+"""Where groups have members time passes every tick; after so long the node has stood still, and heard nobody."""
 
 HEARTBEAT: Final = "heartbeat"
 LEAVE: Final = "leave"
@@ -59,6 +59,7 @@ class Grouping(Machine):
         self._delivery = delivery
         self._coordinator = coordinator
         self._passed_at = 0.0
+        committing.moved = self._changed
         self._looks_at = 0.0
         self._commands: dict[str | None, Callable[[Call, TopicState, str], None]] = {
             HEARTBEAT: self._heartbeat,
@@ -106,16 +107,17 @@ class Grouping(Machine):
         wait_s = request.wait or 0.0
         if wait_s > session_s / 2:
             return ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and half a session is allowed")
-        if group not in topic.groups and len(topic.groups) >= GROUPS_MAX:
-            return ledger.refuse(call, ErrorWord.LIMIT, f"the topic has {GROUPS_MAX} groups already")
+        if group not in topic.groups and (fault := self._coordinator.why_no_group(self._topics, topic)) is not None:
+            return ledger.refuse(call, ErrorWord.LIMIT, fault)
         members = self._coordinator.members(topic, group)
         is_new = request.member not in members.members
-        if is_new and len(members.members) >= MEMBERS_MAX:
-            return ledger.refuse(call, ErrorWord.LIMIT, f"the group has {MEMBERS_MAX} members already")
+        if is_new and (fault := self._coordinator.why_no_member(members)) is not None:
+            return ledger.refuse(call, ErrorWord.LIMIT, fault)
         owns = request.owns or []
         had = None if is_new else [*members.members[request.member].has]
         ledger.has_begun = True
         member = members.heartbeat(ledger.now, request.member, owns, session_s)
+        self._coordinator.due_at = min(self._coordinator.due_at, member.until)
         self._coordinator.note_session(topic, group, members)
         if is_new or had != [*member.has]:
             self._changed(topic, group, members, but=member.name)
@@ -159,7 +161,7 @@ class Grouping(Machine):
             if {*members.told(member)} == {*owns} and not self._gets_more(members, member):
                 continue
             self.lines.leave(waiter)
-            members.heartbeat(self._ledger.now, name, owns, member.session_s)
+            members.give(self._ledger.now, member)
             if may_consume(waiter.call):
                 self._answer_member(waiter.call, topic, group, members, member)
 
@@ -216,7 +218,8 @@ class Grouping(Machine):
     def _show(self, call: Call, topic: TopicState, group: str) -> None:
         known = self._known_group(call, topic, group)
         if known is not None:
-            row = group_row(topic, group, known, self._coordinator.owners(topic, group), self._ledger.now)
+            owners, now = self._coordinator.owners(topic, group), self._ledger.now
+            row = with_places(group_row(topic, group, known, owners, now), topic, known, owners, now)
             reply = done(call.request, GroupReply, queue=None, group=group, groups=[row])
             self._ledger.answer_when_committed(call, reply)
 
@@ -225,8 +228,6 @@ class Grouping(Machine):
             group_row(topic, name, known, self._coordinator.owners(topic, name), self._ledger.now)
             for name, known in sorted(topic.groups.items())
         ]
-        for row in rows:
-            row.partitions = None
         self._ledger.answer_when_committed(call, done(call.request, GroupReply, queue=None, groups=rows))
 
     def _remove(self, call: Call, topic: TopicState, group: str) -> None:
@@ -251,11 +252,7 @@ class Grouping(Machine):
         if not self._topics.by_name:
             return NEVER
         at = min(self._looks_at, self.lines.next_deadline)
-        for members in self._coordinator.known.values():
-            at = min(at, members.next_at)
-            if members.embargo_until > self._ledger.now:
-                at = min(at, members.embargo_until)
-        return at
+        return min(at, self._passed_at + TICK_S) if self._coordinator.known else at
 
     def pass_time(self) -> None:
         """End members that were silent for too long, give out what they had, and end waits."""
@@ -266,17 +263,24 @@ class Grouping(Machine):
             for members in self._coordinator.known.values():
                 members.wait(now - self._passed_at)
         self._passed_at = now
-        for (number, group), members in [*self._coordinator.known.items()]:
-            topic = self._topics.numbers.get(number)
-            if topic is not None and (members.silent(now) or members.embargo_until <= now):
-                members.embargo_until = 0.0 if members.embargo_until <= now else members.embargo_until
-                self._coordinator.note_session(topic, group, members)
-                self._changed(topic, group, members)
+        if self._coordinator.due_at <= now:
+            self._end_silent(now)
         if self._looks_at <= now:
             self._looks_at = now + LOOK_S
             self._drop_idle(now)
         for waiter in self.lines.late(now):
             self._end(waiter)
+
+    def _end_silent(self, now: float) -> None:
+        """End the members that were silent for too long, and give out what nobody came for."""
+        for (number, group), members in [*self._coordinator.known.items()]:
+            topic = self._topics.numbers.get(number)
+            is_over = 0.0 < members.embargo_until <= now
+            if topic is not None and (members.silent(now) or is_over):
+                members.embargo_until = 0.0 if is_over else members.embargo_until
+                self._coordinator.note_session(topic, group, members)
+                self._changed(topic, group, members)
+        self._coordinator.note_due()
 
     def _begin(self, now: float) -> None:
         """Begin to lead: the members of groups that had some have their time to return."""
@@ -295,10 +299,16 @@ class Grouping(Machine):
                     self._coordinator.known.pop((topic.number, name), None)
 
     def _end(self, waiter: Waiter) -> None:
-        """Answer a member that has waited for long enough."""
+        """Answer a member that has waited for long enough. That it waited does not say that it lives still."""
         self.lines.leave(waiter)
-        waiter.call.request = replace(waiter.call.request, wait=None)
-        self.group(waiter.call)
+        call, request = waiter.call, waiter.call.request
+        topic, group = self._topics.by_name.get(request.topic or ""), request.group or ""
+        members = None if topic is None else self._coordinator.known.get((topic.number, group))
+        member = None if members is None else members.members.get(request.member or "")
+        if topic is None or members is None or member is None:
+            call.request = replace(request, wait=None)
+            return self.group(call)
+        return self._answer_member(call, topic, group, members, member)
 
     def cancel(self, client: Client, seq: object) -> bool:
         """End the wait of that client's request, as if its time were over; whether it waited."""

@@ -29,10 +29,11 @@ MEMBERS_MAX: Final = 1000
 class Member:
     """One of a group's. `wanted`: what it is to have; `has`: what it has, by the generation in which it got it.
 
-    It is one until `until` (Unix seconds).
+    `revoked`: what it has by its own account, and is to let go of before it gets it again. It is a member until `until`
+    (Unix seconds).
     """
 
-    __slots__ = ("generation", "has", "name", "session_s", "until", "wanted")
+    __slots__ = ("generation", "has", "name", "revoked", "session_s", "until", "wanted")
 
     def __init__(self, name: str, session_s: float) -> None:
         self.name = name
@@ -41,12 +42,14 @@ class Member:
         self.generation = 0
         self.wanted: list[int] = []
         self.has: dict[int, int] = {}
+        self.revoked: set[int] = set()
 
 
 class GroupMembers:
     """The members of one group, of a topic with so many partitions.
 
-    `embargo_until`: before that (Unix seconds) nobody gets what another may have had under an earlier leader.
+    `embargo_until`: before that (Unix seconds) nobody gets what another may have had under an earlier leader; 0: there
+    was none.
     """
 
     def __init__(self, partitions: int, embargo_until: float = 0.0) -> None:
@@ -54,6 +57,7 @@ class GroupMembers:
         self.partitions = partitions
         self.embargo_until = embargo_until
         self.generation = 0
+        self._owners: dict[int, Member] = {}
 
     def heartbeat(self, now: float, name: str, owns: list[int], session_s: float) -> Member:
         """Note what a member has, and give it what it is to have; it joins if it is none."""
@@ -65,25 +69,30 @@ class GroupMembers:
         else:
             still = {*owns}
             for index in [index for index in member.has if index not in still]:
-                del member.has[index]
+                self._takes(member, index)
+            member.revoked &= still
         member.session_s = session_s
         member.until = now + session_s
-        self._give(now, member)
+        self.give(now, member)
         return member
+
+    def _takes(self, member: Member, index: int) -> None:
+        del member.has[index]
+        del self._owners[index]
+
+    def _gets(self, member: Member, index: int, generation: int) -> None:
+        member.has[index] = generation
+        self._owners[index] = member
 
     def _returned(self, member: Member, owns: list[int]) -> None:
         """Let a member that another leader knew keep what it has, if nobody else has it."""
-        others = self._had_by_others(member)
         for index in owns:
-            if index < self.partitions and index not in others:
-                member.has[index] = self.generation
-
-    def _had_by_others(self, member: Member) -> set[int]:
-        return {index for other in self.members.values() if other is not member for index in other.has}
+            if index < self.partitions and index not in self._owners:
+                self._gets(member, index, 0)  # whatever generation the other leader gave it in
 
     def _assign(self) -> None:
         self.generation += 1
-        had = {index: member.name for member in self.members.values() for index in member.has}
+        had = self.owners
         held: dict[str, list[int]] = {name: [] for name in self.members}
         taken: set[int] = set()
         for index, name in had.items():
@@ -96,30 +105,43 @@ class GroupMembers:
         for name, its in assigned(held, self.partitions).items():
             self.members[name].wanted = its
 
-    def _give(self, now: float, member: Member) -> None:
+    def give(self, now: float, member: Member) -> None:
         """Give a member what is its own, and nobody else has."""
-        others = self._had_by_others(member)
         for index in member.wanted:
-            if index not in member.has and index not in others and now >= self.embargo_until:
-                member.has[index] = self.generation
+            if now >= self.embargo_until and index not in self._owners and index not in member.revoked:
+                self._gets(member, index, self.generation)
         member.generation = self.generation
 
     def told(self, member: Member) -> list[int]:
         """List what a member is to have from now on."""
         return [index for index in member.wanted if index in member.has]
 
+    def revoke(self, index: int) -> None:
+        """Have a partition let go of by who has it, and given anew: the group goes on elsewhere."""
+        self.generation += 1
+        member = self._owners.get(index)
+        if member is not None:
+            self._takes(member, index)
+            member.revoked.add(index)
+
     def leave(self, name: str) -> bool:
         """Note that a member has left; returns whether it was one."""
-        if self.members.pop(name, None) is None:
+        if name not in self.members:
             return False
+        self._end(name)
         self._assign()
         return True
+
+    def _end(self, name: str) -> None:
+        member = self.members.pop(name)
+        for index in [*member.has]:
+            self._takes(member, index)
 
     def silent(self, now: float) -> list[str]:
         """End the members that were silent for too long; returns their names."""
         ended = [name for name, member in self.members.items() if member.until <= now]
         for name in ended:
-            del self.members[name]
+            self._end(name)
         if ended:
             self._assign()
         return ended
@@ -133,7 +155,8 @@ class GroupMembers:
         """Let every member be silent for so long more: this node was, and heard nobody."""
         for member in self.members.values():
             member.until += seconds
-        self.embargo_until += seconds
+        if self.embargo_until:
+            self.embargo_until += seconds
 
     @property
     def next_at(self) -> float:
@@ -147,17 +170,19 @@ class GroupMembers:
 
     def owner_of(self, index: int) -> Member | None:
         """Find the member that has a partition."""
-        return next((member for member in self.members.values() if index in member.has), None)
+        return self._owners.get(index)
 
     @property
     def owners(self) -> dict[int, str]:
         """Say who has which partition."""
-        return {index: member.name for member in self.members.values() for index in member.has}
+        return {index: member.name for index, member in self._owners.items()}
 
     def check(self) -> None:
         """Assert every invariant; for tests."""
         had = [index for member in self.members.values() for index in member.has]
         assert len(had) == len({*had}), "a partition has one owner"
+        assert {*had} == {*self._owners}
+        assert all(index in member.has for index, member in self._owners.items())
         wanted = [index for member in self.members.values() for index in member.wanted]
         if self.members:
             assert sorted(wanted) == list(range(self.partitions))

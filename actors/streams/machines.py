@@ -18,7 +18,7 @@ from actors.streams.writing import Writing
 def shard_machines(context: ShardContext) -> list[Machine]:
     """Make those of one shard, in the order in which time passes for them."""
     delivery = Delivery(context.ledger, leases_are_committed=context.leases_are_committed)
-    finder = Finder(context.disk)
+    finder = Finder(context.disk, context.ledger.state.topics.tails)
     reading = Reading(context, delivery)
     coordinator = Coordinator(context.ledger)
     committing = Committing(context, coordinator, finder)

@@ -24,14 +24,16 @@ from actors.queues.consuming import LeftWaiters, why_not_wait
 from actors.queues.delivery import Delivery
 from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.shard.node_view import NodeView
 from actors.streams.finding import partition_of, topic_of
-from quorate.protocol import PLAIN, Action, Code, ErrorWord, Request, done
+from quorate.protocol import PLAIN, Action, Code, ErrorWord, Request, done, refusal
 from quorate.stream_replies import GoneReply, RawReadReplyWithFrames, ReadReply, StreamMessage
 from storage.block_rows import Stored, Wanted
 from storage.blocks import Kept, frame, frame_bytes
 from storage.partition import Partition
 from storage.records import Encoding
 from storage.tails import TopicState
+from storage.topics import Topics
 
 READ_BYTES_MAX: Final = 1 << 20
 """What a reply has at most, or one message."""
@@ -58,6 +60,7 @@ class Reading(Machine):
         self._topics = context.ledger.state.topics
         self._delivery = delivery
         self._disk = context.disk
+        self._drops = 0
         self._to_serve: dict[str, None] = {}
         self._room = SERVED_BYTES
 
@@ -70,28 +73,26 @@ class Reading(Machine):
         """Who waits for more of which partition."""
         return self._delivery.read_lines
 
-    @property
-    def _leads(self) -> bool:
-        return self._view.leader_node_id == self._view.node_id
-
     def read(self, call: Call) -> None:
         """Answer with messages, or let the client wait for some."""
         request = call.request
-        if request.topic is not None and request.topic not in self._topics.by_name and not self._leads:
-            return self._context.not_here.append(_elsewhere(call))  # the leader may have heard of it
+        if not leads(self._view):
+            known = self._topics.by_name.get(request.topic or "")
+            if known is None or (request.partition or 0) >= len(known.partitions):
+                return self._context.not_here.append(_elsewhere(call))  # the leader may have heard of it, or says why
         topic = topic_of(call, self._ledger)
         partition = None if topic is None else partition_of(call, topic, self._ledger)
         if topic is None or partition is None:
             return None
         if sum([one is not None for one in (request.offset, request.position, request.time)]) > 1:
-            return self._ledger.refuse_field(call, "offset", "stands beside position or time: one of them says where")
+            return self._refuse(call, ErrorWord.FIELD, "offset stands beside position or time: one of them says where")
         wait_s = request.wait or 0.0
         if wait_s > self._context.limits.wait_s_max:
             allowed = f"{self._context.limits.wait_s_max:g} are allowed"
-            return self._ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and {allowed}")
+            return self._refuse(call, ErrorWord.FIELD, f"wait is {wait_s:g} s, and {allowed}")
         if request.raw and call.is_single:
             reason = "raw: the messages do not fit into a datagram: ask over TCP"
-            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         return self._read(call, topic, partition)
 
     def _read(self, call: Call, topic: TopicState, partition: Partition) -> None:
@@ -109,7 +110,7 @@ class Reading(Machine):
         if self._topics.tails.is_missing(partition, offset):
             return self._missing(call)
         if self._disk.is_full:
-            return self._ledger.refuse(call, ErrorWord.OVERLOADED, f"{len(self._disk)} reads are under way already")
+            return self._refuse(call, ErrorWord.OVERLOADED, f"{len(self._disk)} reads are under way already")
         wanted = Wanted(partition.number, partition.index, offset=offset)
         count, size = request.count or COUNT_DEFAULT, _bytes_max(call)
         if request.raw:
@@ -117,7 +118,7 @@ class Reading(Machine):
         return self._disk.ask(
             call,
             wanted,
-            lambda stored: self._stored(call, topic.name, offset, stored),
+            lambda stored: self._stored(call, topic, partition, offset, stored),
             count=count,
             bytes_max=size,
             is_raw=bool(request.raw),
@@ -125,14 +126,15 @@ class Reading(Machine):
 
     def _missing(self, call: Call) -> None:
         """Have the leader answer; or say that this node can't yet, if it leads."""
-        if self._leads:
+        if leads(self._view):
             reason = "the messages are on their way to this node, which leads since a moment ago: ask again"
-            return self._ledger.refuse(call, ErrorWord.NO_LEADER, reason)
+            return self._refuse(call, ErrorWord.NO_LEADER, reason)
         return self._context.not_here.append(_elsewhere(call))
 
     def _find(self, call: Call, topic: TopicState, partition: Partition) -> None:
         """Find the offset of what a position or a time names, and read on from there."""
         position, at = call.request.position, call.request.time
+        held = partition.held_from[0]
         if position is not None:
             if position < partition.first_position:
                 reason = f"messages before position {partition.first_position} are not kept any more"
@@ -142,20 +144,22 @@ class Reading(Machine):
             wanted = Wanted(partition.number, partition.index, position=position)
         else:
             wanted = Wanted(partition.number, partition.index, at=at)
-            if partition.held_from[0] <= partition.first:
+            if held <= partition.first:
                 return self._go_on(call, topic, partition, partition.find_time(at or 0.0))
+        if self._topics.tails.lacks_before(partition, held):
+            return self._missing(call)
         if self._disk.is_full:
-            return self._ledger.refuse(call, ErrorWord.OVERLOADED, f"{len(self._disk)} reads are under way already")
-        return self._disk.ask(call, wanted, lambda stored: self._found(call, topic.name, stored))
+            return self._refuse(call, ErrorWord.OVERLOADED, f"{len(self._disk)} reads are under way already")
+        return self._disk.ask(call, wanted, lambda stored: self._found(call, topic, partition, held, stored))
 
-    def _found(self, call: Call, name: str, stored: Stored) -> None:
+    def _found(self, call: Call, topic: TopicState, partition: Partition, held: int, stored: Stored) -> None:
         """Read on from what was found in blocks, or in memory where no block has it."""
-        topic = self._topics.by_name.get(name)
-        if topic is None:
-            return self.read(call)
-        partition = topic.partitions[call.request.partition or 0]
+        if self._topics.numbers.get(topic.number) is not topic:
+            return self.read(call)  # it is gone, or the state is another one
         if stored.kept:
             offset = stored.kept[0].offset
+        elif partition.held_from[0] != held:
+            return self.read(call)  # blocks were stored meanwhile, which may have it
         elif call.request.position is not None:
             offset = partition.find_position(call.request.position)
         else:
@@ -163,15 +167,15 @@ class Reading(Machine):
         return self._go_on(call, topic, partition, max(offset, partition.first))
 
     def _go_on(self, call: Call, topic: TopicState, partition: Partition, offset: int) -> None:
+        if offset >= partition.settled:
+            return self._wait(call, topic, partition, offset)  # for that time, or position
         call.request = replace(call.request, offset=offset, position=None, time=None)
         return self._read(call, topic, partition)
 
-    def _stored(self, call: Call, name: str, offset: int, stored: Stored) -> None:
+    def _stored(self, call: Call, topic: TopicState, partition: Partition, offset: int, stored: Stored) -> None:
         """Answer with what blocks had from that offset on."""
-        topic = self._topics.by_name.get(name)
-        if topic is None:
-            return self.read(call)
-        partition = topic.partitions[call.request.partition or 0]
+        if self._topics.numbers.get(topic.number) is not topic:
+            return self.read(call)  # it is gone, or the state is another one
         if offset < partition.first or offset >= partition.held_from[0]:
             return self._read(call, topic, partition)  # trimmed since; or the state is another one
         if stored.kept:
@@ -182,6 +186,13 @@ class Reading(Machine):
         what = stored.damaged or "no block has it"
         reason = f"the message at offset {offset} can't be read ({what}); the next that can is at {following}"
         return self._gone(call, partition, ErrorWord.DAMAGED, reason, following)
+
+    def _refuse(self, call: Call, error: str, reason: str) -> None:
+        """Refuse: at once where this node does not lead, since nothing that it commits would free the reply."""
+        if leads(self._view):
+            self._ledger.refuse(call, error, reason)
+        else:
+            self._ledger.answer(call, refusal(call.request, error, reason))
 
     # -- replies -----------------------------------------------------------------------------------------------
 
@@ -197,7 +208,10 @@ class Reading(Machine):
             partition=partition.index,
             next=following,
         )
-        self._ledger.answer(call, reply)
+        if leads(self._view):  # what was let go of may be so by a record that is not committed
+            self._ledger.answer_when_committed(call, reply)
+        else:
+            self._ledger.answer(call, reply)
 
     def _answer(
         self,
@@ -288,8 +302,9 @@ class Reading(Machine):
         if not wait_s or call.client.has_left:
             return self._answer(call, topic, partition, offset, ())
         if (reason := why_not_wait(self._context.limits, self._delivery, call, 1)) is not None:
-            return self._ledger.refuse(call, ErrorWord.OVERLOADED, reason)
-        call.request = replace(call.request, offset=offset, position=None, time=None)
+            return self._refuse(call, ErrorWord.OVERLOADED, reason)
+        if call.request.position is None and call.request.time is None:
+            call.request = replace(call.request, offset=offset)
         line = _line_of(partition)
         return self.lines.stand(Waiter(call, [line], None, self._ledger.now + wait_s))
 
@@ -311,18 +326,13 @@ class Reading(Machine):
             for waiter in self.lines.in_line(line):
                 if self._room <= 0:
                     return
-                topic, partition = self._place_of(line)
-                if topic is None or partition is None or _offset_of(waiter.call) < partition.settled:
+                topic, partition = place_of(self._topics, line)
+                if topic is None or partition is None or _may_be_there(waiter.call, partition):
                     self.lines.leave(waiter)
                     if may_consume(waiter.call):
                         self.read(waiter.call)
                 self._room -= ROW_BYTES
             del self._to_serve[line]
-
-    def _place_of(self, line: str) -> tuple[TopicState | None, Partition | None]:
-        number, _, index = line.partition("/")
-        topic = self._topics.numbers.get(int(number))
-        return topic, None if topic is None else topic.partitions[int(index)]
 
     def topic_gone(self, topic: TopicState) -> None:
         """Tell those who wait for more of a topic that it is gone."""
@@ -331,6 +341,15 @@ class Reading(Machine):
             if line in self.lines:
                 self._to_serve[line] = None
         self._serve()
+
+    def followed(self) -> None:
+        """On a node that does not lead: tell those who wait for more of a topic that is gone."""
+        if len(self.lines) and self._drops != self._topics.drops:
+            self._drops = self._topics.drops
+            for line in self.lines.names():
+                if place_of(self._topics, line)[0] is None:
+                    self._to_serve[line] = None
+            self._serve()
 
     def begin(self) -> None:
         """With so much work to be done in the turn."""
@@ -419,6 +438,18 @@ class _LeftReads(WaitingCalls):
         return self._waiting.take() if len(self._waiting) else self._reads.popleft()
 
 
+def place_of(topics: Topics, line: str) -> tuple[TopicState | None, Partition | None]:
+    """Find what those in a line wait for more of; None: it is gone."""
+    number, _, index = line.partition("/")
+    topic = topics.numbers.get(int(number))
+    return topic, None if topic is None else topic.partitions[int(index)]
+
+
+def leads(view: NodeView) -> bool:
+    """Whether this node leads the shard, as far as it knows."""
+    return view.leader_node_id == view.node_id
+
+
 def _elsewhere(call: Call) -> Call:
     call.elsewhere = True
     return call
@@ -428,11 +459,10 @@ def _line_of(partition: Partition) -> str:
     return f"{partition.number}/{partition.index}"
 
 
-def _offset_of(call: Call) -> int:
-    """Give the offset that a call waits for."""
+def _may_be_there(call: Call, partition: Partition) -> bool:
+    """Whether what a call waits for may be there now: who waits for a time, or a position, looks again."""
     offset = call.request.offset
-    assert isinstance(offset, int)
-    return offset
+    return not isinstance(offset, int) or offset < partition.settled
 
 
 def _offset_in(request: Request, partition: Partition) -> int | None:

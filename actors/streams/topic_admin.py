@@ -5,9 +5,9 @@ says in one record for a topic up to which offset its partitions go. Of what sta
 offset that is, the BlockReader finds.
 """
 
+from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from actors.messages.call import Call, rows_in_reply
 from actors.messages.patterns import Pattern
@@ -15,11 +15,11 @@ from actors.shard.machine import Machine, ShardContext
 from actors.streams.coordinator import Coordinator
 from actors.streams.finding import no_such_topic, partition_fault, topic_of
 from actors.streams.grouping import Grouping
-from actors.streams.places import Finder, Place
+from actors.streams.places import NOT_FOUND, Finder, Place
 from actors.streams.reading import Reading
 from actors.streams.views import group_row, partition_row, topic_row
 from quorate.actions import Right
-from quorate.protocol import Action, ErrorWord, done
+from quorate.protocol import Action, ErrorWord, Request, done
 from quorate.stream_replies import TopicListReply, TopicReply
 from storage.block_rows import Wanted
 from storage.partition import Partition
@@ -36,6 +36,10 @@ GROUPS_BYTES: Final = 10 << 30
 PARTITIONS: Final = 8
 PARTITIONS_MAX: Final = 10_000
 """Of all topics of a shard."""
+
+LOOKS_AT_ONCE: Final = 32
+LOOKS_A_TURN: Final = 500
+"""So many partitions' first messages are looked up at once, and so many partitions looked at in a turn."""
 
 BLOCK_SLACK_BYTES: Final = 65_536
 """Bytes are looked at when there are so many too many: whole blocks go."""
@@ -62,6 +66,9 @@ class TopicAdmin(Machine):
         self._reading = reading
         self._grouping = grouping
         self._looks_at = 0.0
+        self._to_look: deque[Partition] = deque()
+        self._looking = 0
+        self._too_old: dict[int, dict[int, Place]] = {}
         self._commands: dict[str | None, Callable[[Call], None]] = {
             CREATE: self._create,
             CONFIGURE: self._configure,
@@ -101,16 +108,8 @@ class TopicAdmin(Machine):
             reason = f"{name!r} is where the dead letters of {user.name!r} go"
             return ledger.refuse(call, ErrorWord.IS_A_QUEUE, reason)
         known = self._topics.by_name.get(name)
-        asked = Topic(
-            name,
-            self._topics.next_number if known is None else known.number,
-            request.partitions or PARTITIONS,
-            _or(request.keep_s, KEEP_S),
-            _or(request.keep_bytes, KEEP_BYTES),
-            bool(request.keep_for_groups),
-            _or(request.keep_for_groups_bytes, GROUPS_BYTES),
-            ledger.now if known is None else known.settings.made_at,
-        )
+        held = Topic(name, self._topics.next_number, PARTITIONS, KEEP_S, KEEP_BYTES, False, GROUPS_BYTES, ledger.now)
+        asked = _asked(held if known is None else known.settings, request)
         if known is not None and known.settings != asked:
             reason = f"there is a topic {name!r} already, with other settings: configure changes them"
             return ledger.refuse(call, ErrorWord.TOPIC_EXISTS, reason)
@@ -138,16 +137,10 @@ class TopicAdmin(Machine):
             return ledger.refuse_field(call, "partitions", fault)
         if self._topics.partition_count + partitions - held.partitions > PARTITIONS_MAX:
             return self._too_many(call)
-        asked = Topic(
-            topic.name,
-            topic.number,
-            partitions,
-            _or(request.keep_s, held.keep_s),
-            _or(request.keep_bytes, held.keep_bytes),
-            _or(request.keep_for_groups, held.keep_for_groups),
-            _or(request.keep_for_groups_bytes, held.keep_for_groups_bytes),
-            held.made_at,
-        )
+        more = partitions - held.partitions
+        if more and (reason := self._coordinator.why_no_group(self._topics, topic, more)) is not None:
+            return ledger.refuse(call, ErrorWord.LIMIT, reason)
+        asked = _asked(held, request)
         if asked != held:
             ledger.append(asked)
             self._grouping.partitions_changed(topic)
@@ -227,10 +220,21 @@ class TopicAdmin(Machine):
         chosen = topic.partitions if request.partition is None else [topic.partitions[request.partition]]
         if self.finder.is_full:
             return ledger.refuse(call, ErrorWord.OVERLOADED, "too much is being read")
-        return _Trimming(self, call, topic, chosen).begin()
+        wanted: list[tuple[Partition, Wanted]] = []
+        for one in chosen:
+            offset, at = request.offset, None
+            if offset is None:
+                at = request.time
+            elif not isinstance(offset, int):
+                offset = one.settled if offset == "latest" else one.first
+            if offset is None or offset > one.first:
+                wanted.append((one, Wanted(one.number, one.index, offset=offset, at=at)))
+        return self.finder.find_all(call, wanted, lambda places: self._trimmed(call, topic, places))
 
-    def trimmed(self, call: Call, topic: TopicState, places: dict[int, Place]) -> None:
+    def _trimmed(self, call: Call, topic: TopicState, places: dict[int, Place] | None) -> None:
         """Note where partitions begin now, for a call."""
+        if places is None:
+            return self._ledger.refuse(call, ErrorWord.NO_LEADER, NOT_FOUND)
         if self._topics.numbers.get(topic.number) is not topic:
             return self._ledger.refuse(call, ErrorWord.NO_SUCH_TOPIC, no_such_topic(topic.name))
         retired = self._retire(topic, places)
@@ -258,92 +262,96 @@ class TopicAdmin(Machine):
 
     @property
     def next_event_at(self) -> float:
-        """When it is looked at again what is kept for too long."""
+        """When it is looked at again what is kept for too long; now, where a look goes on."""
+        goes_on = self._to_look and self._looking < LOOKS_AT_ONCE and not self.finder.is_full
+        if goes_on or self._too_old:
+            return self._ledger.now
         return self._looks_at if self._topics.by_name else NEVER
 
     def pass_time(self) -> None:
-        """Let go of what topics do not keep any more."""
-        if self._looks_at > self._ledger.now or not self._topics.by_name:
-            return
-        self._looks_at = self._ledger.now + LOOK_S
-        for topic in self._topics.by_name.values():
-            self._look(topic)
+        """Let go of what topics do not keep any more: of some partitions at a time, whose messages are looked up."""
+        if self._looks_at <= self._ledger.now and self._topics.by_name:
+            self._looks_at = self._ledger.now + LOOK_S
+            self._looking = 0  # what was asked before may have been forgotten with a lead
+            if not self._to_look:
+                self._to_look.extend(one for topic in self._topics.by_name.values() for one in topic.partitions)
+        for _ in range(LOOKS_A_TURN):
+            if not self._to_look or self._looking >= LOOKS_AT_ONCE or self.finder.is_full:
+                break
+            self._look(self._to_look.popleft())
+        too_old, self._too_old = self._too_old, {}
+        for number, places in too_old.items():
+            topic = self._topics.numbers.get(number)
+            if topic is not None:
+                self._retire(topic, places)
 
-    def _look(self, topic: TopicState) -> None:
-        """Look what of a topic is to go, and have it go when that is found."""
+    def _look(self, partition: Partition) -> None:
+        """Look what of a partition is to go, and have it go when that is found."""
+        topic = self._topics.numbers.get(partition.number)
+        if topic is None or partition.first >= partition.settled:
+            return
         settings, now = topic.settings, self._ledger.now
-        found: dict[int, Place] = {}
-        waits = [0]
-        asked: list[tuple[Partition, Wanted]] = []
-        for partition in topic.partitions:
-            if partition.first >= partition.settled:
-                continue
-            size = partition.settled_position - partition.first_position
-            if settings.keep_bytes and size > settings.keep_bytes + BLOCK_SLACK_BYTES:
-                position = partition.settled_position - settings.keep_bytes
-                asked.append((partition, Wanted(partition.number, partition.index, position=position)))
-            elif settings.keep_s and partition.first_at < now - settings.keep_s - LOOK_S:
-                asked.append((partition, Wanted(partition.number, partition.index, at=now - settings.keep_s)))
-        waits[0] = len(asked)
-
-        def note(partition: Partition, place: Place) -> None:
-            waits[0] -= 1
-            found[partition.index] = self._held_for_groups(topic, partition, place)
-            if not waits[0] and self._topics.numbers.get(topic.number) is topic:
-                self._retire(topic, found)
-
-        for partition, wanted in asked:
-            if self.finder.is_full:
-                return  # with the next look
-            self.finder.find(None, partition, wanted, partial(note, partition))
-
-    def _held_for_groups(self, topic: TopicState, partition: Partition, place: Place) -> Place:
-        """Give where a partition is to begin, where messages that groups have not read are kept for them."""
-        settings = topic.settings
-        if not settings.keep_for_groups or not topic.groups:
-            return place
-        slowest = min([group.offsets.get(partition.index, 0) for group in topic.groups.values()])
         size = partition.settled_position - partition.first_position
-        if slowest >= place.offset or size > (settings.keep_for_groups_bytes or size):
-            return place
-        return Place(partition.first, partition.first_position, partition.first_at)
+        if settings.keep_bytes and size > settings.keep_bytes + BLOCK_SLACK_BYTES:
+            position = partition.settled_position - settings.keep_bytes
+            self._find(partition, self._or_for_groups, position=position)
+        elif settings.keep_s and partition.first_at < now - settings.keep_s - LOOK_S:
+            self._find(partition, self._or_for_groups, at=now - settings.keep_s)
+
+    def _find(self, partition: Partition, then: Callable[[Partition, Place], None], **wanted: Any) -> None:
+        """Find a place, and go on with it; with the next look, where it is not known now."""
+
+        def note(place: Place | None) -> None:
+            self._looking = max(self._looking - 1, 0)
+            if place is not None:
+                then(partition, place)
+
+        self._looking += 1
+        place = self.finder.find(None, partition, Wanted(partition.number, partition.index, **wanted), note)
+        if place is not None:
+            note(place)
+
+    def _or_for_groups(self, partition: Partition, place: Place) -> None:
+        """Have a partition begin there, or before: what a group has not read stays, up to so many bytes."""
+        topic = self._topics.numbers.get(partition.number)
+        if topic is None:
+            return None
+        settings, groups = topic.settings, topic.groups.values()
+        slowest = min([group.offsets.get(partition.index, 0) for group in groups], default=place.offset)
+        if not settings.keep_for_groups or slowest >= place.offset:
+            return self._begins_at(partition, place)
+        size = partition.settled_position - partition.first_position
+        most = settings.keep_for_groups_bytes
+        if most and size > most + BLOCK_SLACK_BYTES:
+            position = partition.settled_position - most
+
+            def later(partition: Partition, bound: Place) -> None:
+                if slowest <= bound.offset:
+                    self._begins_at(partition, bound if bound.offset < place.offset else place)
+                else:
+                    self._find(partition, self._begins_at, offset=slowest)
+
+            return self._find(partition, later, position=position)
+        if slowest > partition.first:
+            self._find(partition, self._begins_at, offset=slowest)
+        return None
+
+    def _begins_at(self, partition: Partition, place: Place) -> None:
+        self._too_old.setdefault(partition.number, {})[partition.index] = place
 
 
-class _Trimming:
-    """A trim that is asked for, of partitions that are looked at one after the other."""
-
-    def __init__(self, admin: TopicAdmin, call: Call, topic: TopicState, partitions: list[Partition]) -> None:
-        self._admin = admin
-        self._call = call
-        self._topic = topic
-        self._left = partitions[:]
-        self._places: dict[int, Place] = {}
-
-    def begin(self) -> None:
-        """Look at the first."""
-        self._next()
-
-    def _next(self) -> None:
-        """Look at the next one, or have all of them trimmed."""
-        while self._left:
-            partition = self._left.pop()
-            request = self._call.request
-            if isinstance(request.offset, int):
-                wanted = Wanted(partition.number, partition.index, offset=request.offset)
-                if request.offset <= partition.first:
-                    continue
-            elif request.offset is not None:
-                at = partition.settled if request.offset == "latest" else partition.first
-                wanted = Wanted(partition.number, partition.index, offset=at)
-            else:
-                wanted = Wanted(partition.number, partition.index, at=request.time)
-            self._admin.finder.find(self._call, partition, wanted, partial(self._note, partition))
-            return
-        self._admin.trimmed(self._call, self._topic, self._places)
-
-    def _note(self, partition: Partition, place: Place) -> None:
-        self._places[partition.index] = place
-        self._next()
+def _asked(held: Topic, request: Request) -> Topic:
+    """Give a topic's settings with those that a request names in the place of what was held."""
+    return Topic(
+        held.queue,
+        held.number,
+        _or(request.partitions, held.partitions),
+        _or(request.keep_s, held.keep_s),
+        _or(request.keep_bytes, held.keep_bytes),
+        _or(request.keep_for_groups, held.keep_for_groups),
+        _or(request.keep_for_groups_bytes, held.keep_for_groups_bytes),
+        held.made_at,
+    )
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

@@ -43,23 +43,28 @@ def lag_s_of(partition: Partition, position: int, now: float) -> float | None:
 
 
 def group_row(topic: TopicState, name: str, group: Group, owners: dict[int, str], now: float) -> GroupRow:
-    """Show a group, and where it is in each partition. `owners`: who reads which."""
-    rows: list[GroupPartition] = []
+    """Show a group. `owners`: who reads which partition. `with_places` adds where it is in each."""
+    lag, lag_s = 0, None
+    for partition in topic.partitions:
+        at = max(group.offsets.get(partition.index, 0), partition.first)
+        if at < partition.settled:
+            lag += partition.settled - at
+            its = lag_s_of(partition, at, now)
+            if its is not None and (lag_s is None or its > lag_s):
+                lag_s = its
+    return GroupRow(name, len({*owners.values()}), lag, group.at, lag_s if lag else 0.0)
+
+
+def with_places(row: GroupRow, topic: TopicState, group: Group, owners: dict[int, str], now: float) -> GroupRow:
+    """Add where a group is in each partition."""
+    row.partitions = []
     for partition in topic.partitions:
         position = group.offsets.get(partition.index)
         at = max(position or 0, partition.first)
-        lag_s = lag_s_of(partition, at, now)
         lag = max(partition.settled - at, 0)
-        rows.append(GroupPartition(partition.index, position, lag, lag_s, owners.get(partition.index)))
-    known = [row.lag_s for row in rows if row.lag_s is not None]
-    return GroupRow(
-        name,
-        len({*owners.values()}),
-        sum([row.lag for row in rows]),
-        group.at,
-        max(known, default=None),
-        rows,
-    )
+        lag_s = lag_s_of(partition, at, now)
+        row.partitions.append(GroupPartition(partition.index, position, lag, lag_s, owners.get(partition.index)))
+    return row
 
 
 def topic_row(topic: TopicState) -> TopicRow:
@@ -75,4 +80,5 @@ def topic_row(topic: TopicState) -> TopicRow:
         settings.keep_bytes,
         max([one.last_at for one in partitions]) or None,
         max([lag_of(topic, group) for group in topic.groups.values()], default=0),
+        sum([one.settled for one in partitions]),
     )

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from actors.messages.call import Call
 from actors.queues.producing import Producing
@@ -94,6 +95,8 @@ class Writing(Machine):
                 reason = f"{name!r} is a topic: {place}{field} is for queues"
                 self._ledger.refuse(call, ErrorWord.IS_A_TOPIC, reason)
                 return
+        if any(one is not None for one in (request.producer, request.number, request.partition, request.expected)):
+            call.request = replace(request, producer=None, number=None, partition=None, expected=None)  # append's
         items = self._items(call)
         if items is not None:
             self._append(call, topic, items)

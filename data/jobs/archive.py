@@ -24,6 +24,8 @@ FORMAT: Final = 1
 TRIGGER: Final = "2 seconds"
 MERGED_BYTES: Final = 256 << 20
 POLL_S: Final = 1
+STORED: Final = f"{DDL}, batch BIGINT, date DATE"
+"""The columns of the archive's files, told, or Spark would look into one of them: older files lack the last columns."""
 
 
 def run(
@@ -167,7 +169,7 @@ def _compacted(spark: SparkSession, folder: ArchiveFolder, progress: Progress) -
     target = new / f"batch={batches[-1]}"
     progress.step(f"merging {len(batches)} batches")
     paths = sorted({str(one.parent.parent.parent) for one in files_before})
-    records = spark.read.option("basePath", str(folder.data)).parquet(*paths)
+    records = spark.read.schema(STORED).option("basePath", str(folder.data)).parquet(*paths)
     files = max(-(-sum(one.stat().st_size for one in files_before) // MERGED_BYTES), 1)
     (
         records.drop("batch")
@@ -191,5 +193,4 @@ def archived(spark: SparkSession, out: Path) -> DataFrame:
     folder.about()
     if not any(folder.data.resolve().rglob("*.parquet")):
         raise ArchiveError(f"{out} holds nothing yet")
-    columns = f"{DDL}, batch BIGINT, date DATE"  # told, or Spark would look into the files for them
-    return spark.read.schema(columns).parquet(str(folder.data.resolve())).drop("batch", "date")
+    return spark.read.schema(STORED).parquet(str(folder.data.resolve())).drop("batch", "date")

@@ -32,7 +32,7 @@ ROWS_MAX: Final = 50
 SLOWEST: Final = 100
 SHOWN_SLOWEST: Final = 20
 PAGE: Final = "report.html"
-OURS: Final = frozenset({PAGE, "totals.json", "lifecycles", "queues", "backlog", "slowest"})
+OURS: Final = frozenset({PAGE, "totals.json", "lifecycles", "queues", "backlog", "slowest", "topics"})
 ALL_OTHERS: Final = "all others"
 
 QUEUE_COLUMNS: Final = (
@@ -42,6 +42,10 @@ QUEUE_COLUMNS: Final = (
     ("open", "still there"), ("produced_per_s", "produced/s"), ("deliver_p50", "first delivery p50"),
     ("deliver_p95", "p95"), ("deliver_p99", "p99"), ("confirm_p50", "done p50"), ("confirm_p95", "p95"),
     ("confirm_p99", "p99"),
+)  # fmt: skip
+TOPIC_COLUMNS: Final = (
+    ("topic", "topic"), ("appended", "appended"), ("partitions", "partitions"), ("since", "first"),
+    ("until", "last"), ("appended_per_s", "appended/s"),
 )  # fmt: skip
 SLOW_COLUMNS: Final = (
     ("queue", "queue"), ("msg_id", "msg_id"), ("produced", "produced"), ("first_delivered", "first delivered"),
@@ -60,8 +64,8 @@ def run(
 ) -> dict[str, Any]:
     """Make the report of `records` (`data.schema`) in the folder `out`; returns its totals. `source` says where from.
 
-    `buries`: see `frames.with_arrivals`. Tables: lifecycles, queues, backlog, slowest. Raises FileExistsError for a
-    folder of other things.
+    `buries`: see `frames.with_arrivals`. Tables: lifecycles, queues, backlog, slowest, topics.
+    Raises FileExistsError for a folder of other things.
     """
     progress = progress or Silent()
     if out.exists() and not {one.name for one in out.iterdir()} <= OURS:
@@ -95,6 +99,7 @@ def _made(
     lives = spark.read.schema(found.schema).parquet(stored)
     with ThreadPoolExecutor(2) as pool:  # planning takes a core of its own
         slow = pool.submit(_write, frames.slowest(lives, SLOWEST), part / "slowest")
+        topics = pool.submit(_write, frames.per_topic(records), part / "topics")
         progress.step("queues", 1, 3)
         _write(frames.per_queue(lives), part / "queues")
         queues: list[dict[str, Any]] = _read(part / "queues").to_pylist()
@@ -105,6 +110,7 @@ def _made(
         progress.step("backlog", 2, 3)
         _write(frames.backlog(lives, step_s), part / "backlog")
         slow.result()
+        topics.result()
     totals = _totals(queues, since, until)
     text = _page(part, queues, totals, step_s, source)
     (part / PAGE).write_text(text)
@@ -184,6 +190,12 @@ def _page(part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step
             "Slowest messages", "Those that took longest from produce to done.", table=Table(SLOW_COLUMNS, slow, 0)
         ),
     ]
+    topics = _read(part / "topics").sort_by([("appended", "descending"), ("topic", "ascending")])
+    if topics.num_rows:
+        its = topics.slice(0, ROWS_MAX).to_pylist()
+        sections.append(
+            Section("Topics", "Messages that were appended.", table=Table(TOPIC_COLUMNS, its, topics.num_rows))
+        )
     return page("Quorate: what the change log says", about, facts, sections)
 
 

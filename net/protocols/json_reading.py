@@ -565,7 +565,7 @@ def _syntax_reason(text: str) -> str:
 
 def _validation_fault(text: str, body: bytes) -> Fault:
     """msgspec says "Expected `int`, got `str` - at `$.msg_id`"; people want the field first."""
-    what, _, where = text[:REASON_MAX].partition(" - at `$.")
+    what, _, where = text[:REASON_MAX].replace(" - at `key` in `$.", " - at `$.").partition(" - at `$.")
     field = where.rstrip("`")
     error = ErrorWord.TIME if field.split(".")[-1] in ("delay", "ttl") else ErrorWord.FIELD
     what = what.replace("`", "")

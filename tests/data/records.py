@@ -3,22 +3,28 @@
 from storage import entry_codec
 from storage.message_ids import message_id
 from storage.records import (
+    Append,
     Bury,
     Clear,
     Configure,
     Confirm,
     Deliver,
+    DropGroup,
+    DropTopic,
     Encoding,
     Expire,
     Extend,
     Lead,
     Move,
+    Offsets,
     Position,
     Produce,
     Record,
     Release,
     Remove,
+    Retire,
     Take,
+    Topic,
     Withhold,
 )
 
@@ -68,4 +74,12 @@ def every_kind() -> LogMaker:
     log.add(Move("dead", "a", ids[1:], [9], [log.time], [log.time + 3600]))
     log.add(Position("", "archive", 5, log.time), Remove("b"))
     log.add(Withhold("a", ids[1:], [16], [log.time + 30]))
+    log.add(Topic("t", 1, 2, 3600.0, 0, made_at=log.time))
+    log.add(
+        Append("t", 1, 0, 0, b'{"n":1}', Encoding.JSON, log.time, "k"),
+        Append("t", 1, 1, 0, b"text", Encoding.TEXT, log.time),
+        Append("t", 1, 1, 1, b"\x00\xff", Encoding.PLAIN, log.time),
+    )
+    log.add(Offsets("t", 1, "g", [1], [1], log.time), DropGroup("t", 1, "g"))
+    log.add(Retire("t", 1, [1], [1], [24], [log.time]), DropTopic("t", 1))
     return log

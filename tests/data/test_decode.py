@@ -27,6 +27,7 @@ def test_every_kind_of_record_becomes_rows() -> None:
         "shard": 3, "trans_id": 3, "time": moment, "kind": "produce", "queue": "a", "msg_id": 3072, "previous": None,
         "key": "k", "priority": 3, "due": moment, "expires": datetime.fromtimestamp(TIME + 3602, UTC), "retry": 60.0,
         "deliveries": None, "consumer": None, "encoding": "json", "data": b'{"n":1}', "ended": None, "target": None,
+        "partition": None, "offset": None,
     }  # fmt: skip
     assert produced == expected
     assert (found[3]["encoding"], found[3]["data"]) == ("bytes", b"\x00\xff")
@@ -40,6 +41,16 @@ def test_a_record_about_two_messages_is_two_rows_and_one_about_none_is_one() -> 
     [settings] = [row for row in found if row["kind"] == "configure"]
     assert (settings["msg_id"], settings["queue"], settings["encoding"]) == (None, "a", "json")
     assert b'"dead"' in settings["data"]
+
+
+def test_a_message_of_a_topic_is_a_row_with_its_place() -> None:
+    found = [row for row in rows(every_kind().entries) if row["kind"] == "append"]
+    places = [(row["queue"], row["partition"], row["offset"], row["key"]) for row in found]
+    assert places == [("t", 0, 0, "k"), ("t", 1, 0, None), ("t", 1, 1, None)]
+    payloads = [(row["encoding"], row["data"]) for row in found]
+    assert payloads == [("json", b'{"n":1}'), ("json", b'"text"'), ("bytes", b"\x00\xff")]
+    assert [row["msg_id"] >> 10 for row in found] == [row["trans_id"] for row in found]
+    assert rows(every_kind().entries, Selection(has_data=False, kinds=frozenset({"append"})))[0]["data"] is None
 
 
 def test_why_a_message_left_is_said() -> None:

@@ -157,6 +157,15 @@ def test_a_report_says_what_a_plain_computation_says(spark: SparkSession, tmp_pa
         report.run(spark, table(spark, log, tmp_path / "third"), tmp_path / "other", source="x")
 
 
+def test_a_report_tells_of_topics_and_counts_their_messages_in_no_queue(spark: SparkSession, tmp_path: Path) -> None:
+    records = table(spark, every_kind(), tmp_path / "log")
+    totals = report.run(spark, records, tmp_path / "report", source="a test")
+    assert totals["queues"] == 3
+    [topic] = spark.read.parquet(str(tmp_path / "report" / "topics")).collect()
+    assert (topic["topic"], topic["appended"], topic["partitions"]) == ("t", 3, 2)
+    assert "<h2>Topics" in (tmp_path / "report" / "report.html").read_text()
+
+
 def test_an_empty_log_makes_a_report_too(spark: SparkSession, tmp_path: Path) -> None:
     nothing = table(spark, every_kind(), tmp_path / "log").limit(0)
     assert report.run(spark, nothing, tmp_path / "report", source="nothing")["produced"] == 0

@@ -140,3 +140,35 @@ def test_what_is_behind_a_gap_is_not_read_twice() -> None:
     places.came(0, 2, Part([message_at(0, 2)], 3, 0, 9))
     assert places.take() is None, "an answer to an older question is passed over"
     assert places.to_read() == (0, 5, 1.0)
+
+
+def test_what_is_given_back_is_read_from_where_it_was_left() -> None:
+    """A partition is taken back while a body works, and given back before the member has let it go."""
+    places = Places(EARLIEST, 30.0, 0.0)
+    places.told(Share([0, 1], 1, {}), 0.0)
+    places.came(1, EARLIEST, Part([message_at(1, offset) for offset in range(5)], 5, 0, 6))
+    assert places.take() == message_at(1, 0)
+    places.told(Share([0], 1, {}), 1.0)
+    places.told(Share([0, 1], 1, {}), 5.0)
+    places.done()
+    assert places.take() is None
+    assert places.next[1] == 1
+    assert places.take_done(9.0)[0] == {1: 1}
+
+
+def test_a_node_that_does_not_know_of_all_yet_is_asked_again_with_a_wait() -> None:
+    places = Places(EARLIEST, SESSION_S, 0.0)
+    places.alone([0], {0: 2})
+    places.came(0, EARLIEST, Part([], 0, 0, 0))
+    places.came(0, 0, Part([], 0, 0, 0))
+    assert not places.is_at_end
+    assert places.to_read() == (0, 0, 1.0)
+    places.came(0, 0, Part([message_at(0, 0), message_at(0, 1)], 2, 0, 2))
+    assert places.is_at_end
+
+
+def test_where_the_latest_was_is_committed_before_a_message_of_it_is_done() -> None:
+    places = Places("latest", 30.0, 0.0)
+    places.told(Share([0], 1, {}), 0.0)
+    places.came(0, "latest", Part([], 5, 0, 5))
+    assert places.take_done(1.0)[0] == {0: 5}, "or who goes on for this member would begin later"

@@ -3,13 +3,16 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from quorate import Appended, AsyncClient, Client, NewTopicMessage, RefusedError, TopicMessage
+from quorate import Appended, AsyncClient, Client, NewTopicMessage, RefusedError, TopicMessage, UnavailableError
+from quorate.calls import Ask
+from quorate.protocol import Action
+from quorate.topic_calls import TopicCalls
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.node import Node
@@ -227,3 +230,56 @@ def test_what_can_not_be_asked_is_refused_at_once(node: Node, ask: Callable[[Cli
         client.create_topic("t")
         with pytest.raises(ValueError, match=r"neither|no time zone|partition|0 messages"):
             ask(client)
+
+
+class Leaders(TopicCalls):
+    """A client whose requests fail as they do while leaders change; one message is there."""
+
+    def __init__(self, *, heartbeats: Sequence[Exception] = (), commits: Sequence[Exception] = ()) -> None:
+        self.failures = {"heartbeat": [*heartbeats], "commit": [*commits]}
+        self.committed: list[dict[int, int]] = []
+
+    def within(self, timeout: float) -> "Leaders":
+        return self
+
+    def request(self, action: int, **fields: Any) -> dict[str, Any]:
+        if action == Action.READ:
+            time.sleep(0.02)
+            is_first = fields["offset"] == "earliest"
+            one = {"offset": 0, "data": "x", "msg_id": 1, "produced_at": 1.0, "position": 0}
+            return {"messages": [one] if is_first else [], "next": 1, "first": 0, "end": 1}
+        what = "commit" if action == Action.COMMIT else "heartbeat"
+        if fields.get("command") != "leave" and self.failures[what]:
+            time.sleep(0.05)
+            raise self.failures[what].pop(0)
+        if action == Action.COMMIT:
+            self.committed.append({int(index): at for index, at in fields["positions"].items()})
+        time.sleep(0.05 if fields.get("wait") else 0)
+        return {"owns": [0], "generation": 1, "positions": {}}
+
+    def _do(self, ask: Ask[Any]) -> Any:
+        return ask.read(self.request(ask.action, **(ask.fields or {})))
+
+    _encoder = None
+
+
+def test_a_reader_outlives_a_change_of_leader_and_what_it_did_is_committed() -> None:
+    away = UnavailableError("no_leader", "nobody leads", {})
+    unknown = RefusedError("unknown_member", "say a heartbeat", {})
+    client = Leaders(heartbeats=[], commits=[unknown])
+    with client.read("t", group="g", session=6) as messages:
+        assert next(messages).data == "x"
+        client.failures["heartbeat"] = [away, away]
+        time.sleep(0.5)
+        assert not client.failures["heartbeat"]
+    assert client.committed[-1] == {0: 1}
+
+
+def test_what_is_another_members_keeps_nothing_else_from_being_committed() -> None:
+    client = Leaders(commits=[RefusedError("not_owner", "partition 1 is not yours", {})])
+    reader = client.read("t", group="g", session=6)
+    assert next(reader).data == "x"
+    reader._places.has[1] = 1  # as if it had read there, too
+    reader._places._done[1] = 7
+    reader.close()
+    assert client.committed == [{1: 7}, {0: 1}] or client.committed == [{0: 1}, {1: 7}]

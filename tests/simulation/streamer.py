@@ -14,7 +14,7 @@ from tests.simulation.clients import History, SimulatedSession
 from tests.simulation.cluster import SimulatedNode
 from tests.simulation.world import World
 
-TOPIC = "{s}"
+TOPIC = "{stream}"
 GROUP = "readers"
 PARTITIONS = 3
 SESSION_S = 6.0

@@ -171,8 +171,8 @@ def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Trim without moving live messages into the backlog."""
     true = LogStore.trim
 
-    def trim(self: LogStore, trim: Trim) -> None:
-        true(self, trim._replace(rows=trim.rows._replace(messages=[])))
+    def trim(self: LogStore, trim: Trim, *blocks: Any) -> None:
+        true(self, trim._replace(rows=trim.rows._replace(messages=[])), *blocks)
 
     patch.setattr(LogStore, "trim", trim)
 
@@ -210,8 +210,8 @@ def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
     """Trim without removing the rows of messages that are gone."""
     true = LogStore.trim
 
-    def trim(self: LogStore, trim: Trim) -> None:
-        true(self, trim._replace(rows=trim.rows._replace(gone=())))
+    def trim(self: LogStore, trim: Trim, *blocks: Any) -> None:
+        true(self, trim._replace(rows=trim.rows._replace(gone=())), *blocks)
 
     patch.setattr(LogStore, "trim", trim)
 

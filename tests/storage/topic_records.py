@@ -2,7 +2,7 @@
 
 from random import Random
 
-from storage.producers import last_serial
+from storage.producers import Seen, last_serial
 from storage.records import Append, DropGroup, DropTopic, Encoding, Offsets, OfTopic, Retire, Topic
 from storage.state import ShardState
 
@@ -60,8 +60,16 @@ def random_record(random: Random, state: ShardState, now: float, size: int = 9) 
         random.choice([None, "é"]),
         random.choice([0, 2]),
         producer,
-        0 if producer is None else last_serial(seen) + random.randrange(2) + (seen is None),
+        0 if producer is None else last_serial(seen) + _step(random, seen, partition.index, partition.next),
     )
+
+
+def _step(random: Random, seen: Seen | None, index: int, offset: int) -> int:
+    """By how much a producer's number is greater than its last: what one append gets in a partition has no holes."""
+    if seen is None:
+        return 1
+    last = [run for run in seen.serials[-1][1] if run.partition == index]
+    return random.randrange(2) if not last or last[0].offset + last[0].length == offset else 1
 
 
 def topic_facts(state: ShardState) -> object:

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import quorate_compiled
 from actors.streams import coordinator
 from quorate.protocol import Action
 from tests.actors.queues.shard import Shard
+
+interpreted = pytest.mark.skipif(quorate_compiled.running() == "compiled", reason="compiled code can't be replaced")
 
 
 def with_topic(partitions: int = 3, **settings: Any) -> Shard:
@@ -176,6 +179,7 @@ def test_silence_does_not_count_while_nothing_could_be_heard() -> None:
     assert heartbeat(shard, "a", [0])["owns"] == [0]
 
 
+@interpreted
 def test_groups_and_members_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "GROUPS_MAX", 3)
     monkeypatch.setattr(coordinator, "PLACES_MAX", 8)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import actors.shard.disk_reads
+import quorate_compiled
 from actors.messages.blocks import BlocksRead, ReadBlocks
 from quorate.protocol import Action
 from storage.block_rows import Stored, read_stored
@@ -13,6 +14,8 @@ from storage.log_store import LogStore
 from storage.partition import Partition
 from tests.actors.queues.shard import Shard
 from tests.storage.memory import MemoryTables
+
+interpreted = pytest.mark.skipif(quorate_compiled.running() == "compiled", reason="compiled code can't be replaced")
 
 
 class OnDisk(Shard):
@@ -84,6 +87,7 @@ def test_a_topic_that_is_made_anew_meanwhile_has_other_partitions(wanted: dict[s
     assert shard.replies[order]["error"] == "wrong_partition"
 
 
+@interpreted
 def test_what_raises_on_an_answer_ends_its_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     shard = OnDisk()
     shard.append()

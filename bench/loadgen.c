@@ -2,7 +2,7 @@
 // usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]
 //   PROTOCOL: quorate | disque | gmq | beanstalk | redis (a stream with a consumer group). The work is the same for all of
 //   them: produce, consume, acknowledge, with BATCH messages a request (quorate; disque pipelines so many ADDJOBs).
-//   addjob: ADDJOB alone, BATCH of them pipelined.
+//   addjob: ADDJOB alone, BATCH of them pipelined. produce, append: that alone, to a queue, or to a topic that is there.
 // Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ typedef struct {
 
 static const char *protocol;
 static char *data, out[OUT_BYTES];
-static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds;
+static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds, is_append;
 
 static double now(void) {
   struct timespec t;
@@ -42,13 +42,14 @@ static void die(const char *what, const char *detail) {
 }
 
 static int quorate_request(Client *c) {
-  int n = sprintf(out, "{\"action\":%d,\"queue\":\"bench%d\"", c->step + 1, c->queue);
+  int n = is_append ? sprintf(out, "{\"action\":27,\"topic\":\"bench%d\"", c->queue)
+                    : sprintf(out, "{\"action\":%d,\"queue\":\"bench%d\"", c->step + 1, c->queue);
   if (c->step == 0 && batch > 1) {
-    n += sprintf(out + n, ",\"retry\":60,\"messages\":[");
+    n += sprintf(out + n, is_append ? ",\"messages\":[" : ",\"retry\":60,\"messages\":[");
     for (int i = 0; i < batch; i++) n += sprintf(out + n, "%s{\"data\":\"%s\"}", i ? "," : "", data);
     n += sprintf(out + n, "]");
   } else if (c->step == 0) {
-    n += sprintf(out + n, ",\"retry\":60,\"data\":\"%s\"", data);
+    n += sprintf(out + n, is_append ? ",\"data\":\"%s\"" : ",\"retry\":60,\"data\":\"%s\"", data);
   } else if (c->step == 1 && batch > 1) {
     n += sprintf(out + n, ",\"count\":%d", batch);
   } else if (c->step == 2) {
@@ -192,8 +193,9 @@ int main(int argc, char **argv) {
   is_redis = !strcmp(protocol, "redis");
   is_beanstalk = !strcmp(protocol, "beanstalk");
   is_gmq = !strcmp(protocol, "gmq");
-  only_adds = !strcmp(protocol, "addjob");
-  is_disque = only_adds || !strcmp(protocol, "disque");
+  is_append = !strcmp(protocol, "append");
+  only_adds = !strcmp(protocol, "addjob") || !strcmp(protocol, "produce") || is_append;
+  is_disque = !strcmp(protocol, "addjob") || !strcmp(protocol, "disque");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
   data_bytes = argc > 6 ? atoi(argv[6]) : 32;
   batch = argc > 7 ? atoi(argv[7]) : 1;

@@ -15,7 +15,7 @@ COMMIT_S: Final = 1.0
 """Where a group is, is committed so often at most."""
 
 WAIT_S: Final = 1.0
-"""A read of the only partition waits so long for a message, one of several in turn a part of that."""
+"""A read of the only partition waits so long for a message; of several, when none had one, each a part of that."""
 
 BEAT: Final = 0.25
 """A heartbeat waits for news for this part of a session, and for half of that more for its answer."""
@@ -42,7 +42,7 @@ class Places:
         self._current: TopicMessage | None = None
         self._done: dict[int, int] = {}
         self._revoked: set[int] = set()
-        self._turn = 0
+        self._turn = self._empty = 0
         self._is_behind: set[int] = set()
 
     def alone(self, partitions: list[int], ends: Mapping[int, int] | None) -> None:
@@ -108,7 +108,7 @@ class Places:
             return None
         self._turn += 1
         index = indexes[self._turn % len(indexes)]
-        waits = self._ends is None or index in self._is_behind
+        waits = index in self._is_behind if self._ends is not None else self._empty >= len(indexes)
         return index, self.next[index], WAIT_S / len(indexes) if waits else 0.0
 
     @property
@@ -123,6 +123,7 @@ class Places:
         end = None if self._ends is None else self._ends[index]
         self._waiting.extend(one for one in part.messages if end is None or one.offset < end)
         self.next[index] = part.next
+        self._empty = 0 if part.messages else self._empty + 1
         if not isinstance(start, int):  # what it meant is known now, also to who goes on for this member
             self._done.setdefault(index, part.messages[0].offset if part.messages else part.next)
         if end is not None and part.next >= end:

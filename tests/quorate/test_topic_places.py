@@ -139,6 +139,7 @@ def test_what_is_behind_a_gap_is_not_read_twice() -> None:
     places.came(0, 2, Part([], 5, 5, 9))
     places.came(0, 2, Part([message_at(0, 2)], 3, 0, 9))
     assert places.take() is None, "an answer to an older question is passed over"
+    places.came(0, 5, Part([], 5, 0, 5))
     assert places.to_read() == (0, 5, 1.0)
 
 
@@ -172,3 +173,22 @@ def test_where_the_latest_was_is_committed_before_a_message_of_it_is_done() -> N
     places.told(Share([0], 1, {}), 0.0)
     places.came(0, "latest", Part([], 5, 0, 5))
     assert places.take_done(1.0)[0] == {0: 5}, "or who goes on for this member would begin later"
+
+
+def test_partitions_without_messages_do_not_hold_up_one_that_has_some() -> None:
+    places = Places(EARLIEST, 30.0, 0.0)
+    places.alone([0, 1, 2, 3], None)
+    waited = 0.0
+    for _ in range(40):
+        chosen = places.to_read()
+        assert chosen is not None
+        index, start, wait = chosen
+        waited += wait
+        at = 0 if start == EARLIEST else int(str(start))
+        places.came(index, start, Part([message_at(2, at)] if index == 2 else [], at + (index == 2), 0, 99))
+    assert not waited
+    for _ in range(4):
+        index, start, wait = places.to_read() or (0, 0, 0.0)
+        places.came(index, start, Part([], int(str(start)), 0, 99))
+    assert places.to_read() is not None
+    assert (places.to_read() or (0, 0, 0.0))[2] == 0.25, "none has any: each is waited at"

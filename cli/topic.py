@@ -1,5 +1,6 @@
 """qctl topic: make topics, append to them, read and steer them."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from quorate.streams import EARLIEST, TopicView
 app = typer.Typer(help="Topics: messages that stay, and are read by groups.", no_args_is_help=True)
 
 LINES_AT_ONCE: Final = 500
-BYTES_AT_ONCE: Final = 256 * 1024
+BYTES_AT_ONCE: Final = 64 * 1024
 """Of lines that are appended in one request."""
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
@@ -174,7 +175,7 @@ def append(
             raise fail("--lines takes its messages from standard input, and they have no key and no headers")
         count = 0
         with client() as connection:
-            for batch in _batches(sys.stdin):
+            for batch in _batches(sys.stdin.fileno()):
                 count += len(
                     connection.append_many(name, [value_of(one, parse=parse) for one in batch], partition=partition)
                 )
@@ -186,19 +187,15 @@ def append(
     print(f"{done.partition}:{done.offset}")
 
 
-def _batches(source: Iterable[str]) -> Iterator[list[str]]:
-    """Give lines, as many as are to go into one request. A terminal's, or those of a pipe that is slow, one by one."""
-    batch: list[str] = []
-    length = 0
-    waits = sys.stdin.isatty()
-    for line in source:
-        batch.append(line.rstrip("\n"))
-        length += len(line)
-        if waits or len(batch) >= LINES_AT_ONCE or length >= BYTES_AT_ONCE:
-            yield batch
-            batch, length = [], 0
-    if batch:
-        yield batch
+def _batches(descriptor: int) -> Iterator[list[str]]:
+    """Give lines of standard input: as many as are there, and fit into one request."""
+    rest = b""
+    while chunk := os.read(descriptor, BYTES_AT_ONCE):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for begin in range(0, len(lines), LINES_AT_ONCE):
+            yield [line.decode() for line in lines[begin : begin + LINES_AT_ONCE]]
+    if rest:
+        yield [rest.decode()]
 
 
 @app.command()

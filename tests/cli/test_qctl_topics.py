@@ -1,11 +1,13 @@
 """qctl topic and qctl group, run as a user runs them."""
 
 import json
+import subprocess
 
 import pytest
 
 from cli.quantities import seconds, size, start
-from tests.cli.test_qctl import qctl
+from tests.cli.test_qctl import QCTL, qctl
+from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.node import Node
 
@@ -46,6 +48,24 @@ def test_a_topic_from_its_beginning_to_its_end(node: Node) -> None:
     assert "3 messages gone" in topic("trim", "orders", "--before", 3, "--partition", 1, "--yes")
     assert "no topic 'nope'" in topic("show", "nope", code=3)
     assert "removed with 2 messages" in topic("remove", "orders", "--yes")
+
+
+def test_lines_are_appended_as_soon_as_they_are_there(node: Node) -> None:
+    with node.client() as client:
+        client.create_topic("t", partitions=1)
+        words = [QCTL, "topic", "append", "t", "--lines", "--port", str(node.port)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"one\ntw")
+            wait_for(lambda: [one.data for one in client.read("t")] == ["one"])
+            process.stdin.write(b"o\nthree")
+            wait_for(lambda: [one.data for one in client.read("t")] == ["one", "two"])
+            process.stdin.close()
+            assert process.wait(20) == 0
+            assert process.stdout is not None
+            assert process.stdout.read() == b"3 messages appended\n"
+        qctl("topic", "append", "t", "--lines", "--port", node.port, text="x\n" * 1201)
+        assert sum(1 for _ in client.read("t")) == 1204
 
 
 def test_a_group_is_looked_at_set_elsewhere_and_removed(node: Node) -> None:

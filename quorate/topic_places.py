@@ -92,12 +92,11 @@ class Places:
         return bool(self._revoked)
 
     def let_go(self) -> None:
-        """Let go of what is another member's, where it was committed."""
-        for index in self._revoked:
+        """Let go of what is another member's, but for what is to be committed before."""
+        for index in self._revoked - self._done.keys():
             self.has.pop(index, None)
             self.next.pop(index, None)
-            self._done.pop(index, None)
-        self._revoked = set()
+        self._revoked &= self._done.keys()
 
     # -- messages ------------------------------------------------------------------------------------------------
 

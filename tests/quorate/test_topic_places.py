@@ -192,3 +192,18 @@ def test_partitions_without_messages_do_not_hold_up_one_that_has_some() -> None:
         places.came(index, start, Part([], int(str(start)), 0, 99))
     assert places.to_read() is not None
     assert (places.to_read() or (0, 0, 0.0))[2] == 0.25, "none has any: each is waited at"
+
+
+def test_nothing_is_let_go_of_before_it_is_committed() -> None:
+    places = Places(EARLIEST, 30.0, 0.0)
+    places.told(Share([0, 1], 1, {}), 0.0)
+    places.came(1, EARLIEST, Part([message_at(1, 0)], 1, 0, 1))
+    places.take()
+    places.done()
+    places.told(Share([], 1, {}), 1.0)
+    places.let_go()
+    assert [*places.has] == [1]
+    assert places.take_done(1.0)[0] == {1: 1}
+    places.let_go()
+    assert not places.has
+    assert not places.is_to_let_go

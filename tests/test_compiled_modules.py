@@ -7,8 +7,16 @@ from quorate_compiled import MODULES, source_of
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("actors/queues", "actors/shard", "storage")
-OF_STRUCTS: Final = {"storage.entry", "storage.records", "storage.kinds", "storage.vote_file"}
+OF_STRUCTS: Final = {
+    *("storage.blocks", "storage.entry", "storage.records", "storage.kinds", "storage.topic_rows", "storage.vote_file"),
+}
 """They define Structs or tables of them, which mypyc leaves to the interpreter."""
+OF_TOPICS: Final = {
+    *("storage.block_rows", "storage.partition", "storage.producers", "storage.tails", "storage.topic_keys"),
+    *("storage.topic_loading", "storage.topics"),
+}
+"""What appends and reads of topics pass, and queues do not: interpreted. Compiled, producers and blocks come back from
+msgpack with other types than they are declared with."""
 SELDOM: Final = {
     "actors.queues.machines",
     "actors.shard.failed_calls",
@@ -31,7 +39,7 @@ def test_all_modules_are_compiled_but_those_that_are_named() -> None:
         for path in (ROOT / folder).glob("*.py")
         if path.stem != "__init__"
     }
-    assert there - set(MODULES) == OF_STRUCTS | SELDOM
+    assert there - set(MODULES) == OF_STRUCTS | OF_TOPICS | SELDOM
 
 
 def test_each_module_that_is_to_be_compiled_is_there() -> None:

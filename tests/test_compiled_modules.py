@@ -11,10 +11,7 @@ OF_STRUCTS: Final = {
     *("storage.blocks", "storage.entry", "storage.records", "storage.kinds", "storage.topic_rows", "storage.vote_file"),
 }
 """They define Structs or tables of them, which mypyc leaves to the interpreter."""
-OF_TOPICS: Final = {
-    *("storage.block_rows", "storage.partition", "storage.producers", "storage.tails", "storage.topic_keys"),
-    *("storage.topic_loading", "storage.topics"),
-}
+OF_TOPICS: Final = {"storage.block_rows", "storage.producers", "storage.topic_loading"}
 """What appends and reads of topics pass, and queues do not: interpreted. Compiled, producers and blocks come back from
 msgpack with other types than they are declared with."""
 SELDOM: Final = {

@@ -340,3 +340,47 @@ def test_a_shard_with_a_damaged_last_block_is_mended_and_goes_on() -> None:
     load_state(tables, LogStore(tables, 0), mended)
     assert mended.topics.by_name["t"].partitions[0].next == 8
     assert not verify(tables, folder, 0).faults
+
+
+def test_an_undone_append_changes_nothing_about_who_is_forgotten_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nodes would know different producers, and one would append again what another knows."""
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+    states = [ShardState(), ShardState()]
+    for state in states:
+        state.undo.turn(state, is_on=True)
+        state.apply_next(Topic("t", 1, 2, 0.0, 0))
+        appended(state, 1, 100.0, "p")
+        appended(state, 1, 101.0, "q")
+        state.undo.close(state.trans_id, 101.0)
+        state.undo.forget(state.trans_id)
+    appended(states[0], 2, 102.0, "p")
+    steps = states[0].undoing(states[1].trans_id)
+    assert steps is not None
+    assert not [*steps]
+    for state in states:
+        appended(state, 1, 103.0, "r")
+        assert {name for _, name in state.topics.producers.known} == {"q", "r"}
+
+
+def test_what_all_producers_numbers_got_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "RUNS_OF_SHARD_MAX", 20)
+    state = ShardState()
+    state.apply_next(Topic("t", 1, 2, 0.0, 0))
+    for number in range(30):
+        for serial in (1, 2):
+            appended(state, serial, 100.0 + number, f"p{number}")
+            appended(state, serial, 100.0 + number, f"p{number}", partition=1)
+        known = state.topics.producers
+        assert known.runs == sum(len(runs) for seen in known.known.values() for _, runs in seen.serials) <= 20
+    assert [name for _, name in state.topics.producers.known] == [f"p{number}" for number in range(25, 30)]
+
+
+def test_a_damaged_last_block_stays_until_another_is_behind_it() -> None:
+    store = LogStore(MemoryTables(), 0)
+    row = Block(1, 0, [kept(0, 0)]).row()
+    store.store_blocks([(row[0], row[1][:-1])])
+    assert store.drop_blocks(1, {0: 1}, 500)
+    assert store.topics_with_blocks() == [1]
+    store.store_blocks([Block(1, 0, [kept(1, 21)]).row()])
+    assert store.drop_blocks(1, {0: 2}, 500)
+    assert store.topics_with_blocks() == []

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from actors.disk.checkpointer import Checkpointer, RetentionLimits
+from actors.messages.blocks import DropBlocks, StoreBlocks
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -20,6 +21,7 @@ from actors.messages.checkpoints import (
 )
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
+from storage.blocks import Block, Kept
 from storage.errors import DiskFullError
 from storage.log_store import LogStore
 from storage.records import ReaderPosition
@@ -133,3 +135,13 @@ def test_a_fresh_state_is_what_lmdb_has() -> None:
 def test_a_message_that_it_does_not_know_is_a_bug() -> None:
     with pytest.raises(KeyError):
         Store().actor.on_receive(object())
+
+
+def test_blocks_of_a_topic_that_is_gone_are_not_stored_any_more() -> None:
+    store = Store()
+    store.checkpoint(1, 2)
+    block = Block(1, 0, [Kept(0, 0, 3, 1, 1.0, b"a", 0, None, None, None, 0)])
+    store.actor.on_receive(StoreBlocks([block]))
+    store.actor.on_receive(DropBlocks({1: None}))
+    store.checkpoint(3)
+    assert store.store.topics_with_blocks() == []

@@ -12,6 +12,7 @@ from storage.block_rows import Stored, read_stored
 from storage.blocks import Block
 from storage.log_store import LogStore
 from storage.partition import Partition
+from storage.records import DropTopic
 from tests.actors.queues.shard import Shard
 from tests.storage.memory import MemoryTables
 
@@ -209,3 +210,17 @@ def test_what_groups_have_not_read_stays_up_to_so_many_bytes() -> None:
         shard.pass_time(6)
         shard.pump()
     assert shard.partition().first == 790, "what all groups have read goes"
+
+
+def test_who_waits_on_a_node_that_does_not_lead_is_told_when_the_topic_goes() -> None:
+    """The leader's records come in, and what asks for the topic goes there from now on."""
+    shard = OnDisk()
+    shard.append()
+    shard.broker.context.view.leader_node_id += 1
+    wait = shard.read(offset=1, wait=50)
+    assert wait not in shard.replies
+    state = shard.state
+    state.follow(state.trans_id + 1, DropTopic("t", 1), shard.now)
+    shard.broker.followed(state.trans_id)
+    [call] = shard.broker.context.take_not_here()
+    assert (call.order, call.elsewhere) == (wait, True)

@@ -91,6 +91,7 @@ MODULES: Final = (
     "actors.shard.ledger",
     "actors.shard.leftovers",
     "actors.queues.wait_queues",
+    "actors.queues.waiting",
     "actors.queues.listing",
     "actors.queues.message_replies",
     "actors.queues.queries",

@@ -65,6 +65,10 @@ class BenchNode:
         assert self._process is not None
         return self._process.pid
 
+    def cpu_s(self) -> float:
+        """The CPU time that its processes have used (s)."""
+        return sum(map(cpu_seconds, (self.supervisor_pid, *self.worker_pids)))
+
     def kill(self) -> None:
         """SIGKILL to all of its processes."""
         assert self._process is not None

@@ -22,7 +22,7 @@ from typing import Final
 from actors.node.launch import SUPERVISOR
 from bench.cluster_nodes import BenchCluster, running_cluster
 from bench.load import load
-from bench.node import BenchNode, cpu_seconds, running_node
+from bench.node import BenchNode, running_node
 
 PORT: Final = 11_480
 FULL_RECORDS: Final = 60_000
@@ -48,7 +48,7 @@ class Contender:
 
     def cpu_s(self) -> float:
         """What all its processes have used (s)."""
-        return sum(cpu_seconds(pid) for node in self.nodes for pid in (node.supervisor_pid, *node.worker_pids))
+        return sum(node.cpu_s() for node in self.nodes)
 
     def load(self, connections: int, requests: int) -> tuple[float, float]:
         """Requests a second, and CPU a request (us)."""

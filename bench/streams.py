@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bench.load import load
-from bench.node import running_node
+from bench.load import FULL_RECORDS, fill, load
+from bench.node import BenchNode, running_node
 from quorate import Client
 
 PORT: Final = 11_331
@@ -26,19 +26,23 @@ NEXT: Final = re.compile(rb'"next":(\d+)')
 BYTES: Final = re.compile(rb'"bytes":(\d+)')
 
 
-def compared(title: str, connections: int, requests: int, batch: int, wanted: float, rounds: int) -> None:
-    """Print how many messages a second are appended, of those that are produced."""
-    found: dict[str, list[float]] = {"append": [], "produce": []}
+def compared(
+    node: BenchNode, title: str, connections: int, requests: int, batch: int, *, wanted: float, rounds: int
+) -> None:
+    """Print how many messages a second are appended, of those that are produced, and what each costs the node."""
+    found: dict[str, list[tuple[float, float]]] = {"append": [], "produce": []}
     for _ in range(rounds):
         for protocol, figures in found.items():
             first = 0 if protocol == "append" else FIRST_QUEUE
+            before = node.cpu_s()
             told = load(protocol, PORT, connections, requests, data_bytes=DATA_BYTES, batch=batch, first=first)
-            figures.append(told["mps"])
+            figures.append((told["mps"], (node.cpu_s() - before) / requests / batch * 1e6))
             if protocol == "produce":
                 with Client("127.0.0.1", PORT, timeout=60) as client:
                     client.clear(QUEUE)
-    append, produce = (statistics.median(figures) for figures in found.values())
-    print(f"{title}: append {append:,.0f}/s, produce {produce:,.0f}/s, ratio {append / produce:.2f} (wanted: {wanted})")
+    medians = {name: [statistics.median(one) for one in zip(*figures, strict=True)] for name, figures in found.items()}
+    shown = ", ".join(f"{name} {rate:,.0f}/s at {cpu:.1f} us of CPU" for name, (rate, cpu) in medians.items())
+    print(f"{title}: {shown}, ratio {medians['append'][0] / medians['produce'][0]:.2f} (wanted: {wanted})", flush=True)
 
 
 class Reader:
@@ -70,27 +74,30 @@ class Reader:
         self._socket.close()
 
 
-def read(title: str, partitions: int, more: str, shown: Callable[[float, float], str]) -> None:
-    """Print how quickly all that there is can be read."""
-    begun = time.perf_counter()
+def read(node: BenchNode, title: str, partitions: int, more: str, shown: Callable[[float, float], str]) -> None:
+    """Print how quickly all that there is can be read, and what a message costs the node."""
+    begun, before = time.perf_counter(), node.cpu_s()
     messages = size = 0
     for partition in range(partitions):
         for count, part in Reader(partition).parts(more):
             messages += count
             size += part
-    took = time.perf_counter() - begun
-    print(f"{title}: {messages:,} messages in {took:.2f} s: {shown(messages / took, size / took)}")
+    took, cpu_s = time.perf_counter() - begun, node.cpu_s() - before
+    told = f"{shown(messages / took, size / took)}, {cpu_s / messages * 1e6:.1f} us of CPU a message"
+    print(f"{title}: {messages:,} messages in {took:.2f} s: {told}", flush=True)
 
 
 def main(rounds: int) -> None:
-    """All of it, on one node."""
-    with running_node(PORT), Client("127.0.0.1", PORT, timeout=60) as client:
+    """All of it, on one node whose log is full."""
+    with running_node(PORT, queue_log_size=FULL_RECORDS) as node, Client("127.0.0.1", PORT, timeout=60) as client:
+        fill(PORT)
         client.create_topic(TOPIC, partitions=8)
-        compared("one at a time, 64 connections", 64, 64_000, 1, 0.95, rounds)
-        compared("batches of 100, 8 connections", 8, 4_000, 100, 1.2, rounds)
+        compared(node, "one at a time, 64 connections", 64, 64_000, 1, wanted=0.95, rounds=rounds)
+        compared(node, "batches of 100, 8 connections", 8, 4_000, 100, wanted=1.2, rounds=rounds)
         time.sleep(1)
-        read("read as JSON", 8, ',"count":1000', lambda messages, size: f"{messages:,.0f} messages/s (wanted: 100,000)")
-        read("read raw", 8, ',"raw":true', lambda messages, size: f"{size / 1e6:,.0f} MB/s (wanted: 300)")
+        as_json = ',"count":1000'
+        read(node, "read as JSON", 8, as_json, lambda messages, size: f"{messages:,.0f} messages/s (wanted: 100,000)")
+        read(node, "read raw", 8, ',"raw":true', lambda messages, size: f"{size / 1e6:,.0f} MB/s (wanted: 300)")
 
 
 if __name__ == "__main__":

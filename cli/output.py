@@ -46,6 +46,7 @@ NO_NODE: Final = ": no node listens there; `qctl node start` starts one, --host 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
@@ -169,6 +170,16 @@ def _who_is_asked(
 def told_error(text: str) -> None:
     """Say something beside a command's output."""
     typer.echo(f"qctl: {text}", err=True)
+
+
+def make_sure(what: str) -> None:
+    """Ask a person whether that is to be done. Raises typer.Exit: 2 where nobody can be asked."""
+    if not sys.stdin.isatty():
+        told_error(f"{what}? Nobody can be asked here: --yes does it")
+        raise typer.Exit(2)
+    if not typer.confirm(f"{what}?"):
+        console.print("nothing was done")
+        raise typer.Exit(1)
 
 
 def asked_nodes() -> list[Address]:

@@ -1,6 +1,5 @@
 """qctl queue: look at queues and steer them."""
 
-import sys
 import time
 from itertools import islice
 from typing import Annotated, Any
@@ -11,16 +10,17 @@ from msgspec import UNSET
 
 from cli.output import (
     AsJson,
+    Yes,
     asking,
     client,
     console,
     fail,
+    make_sure,
     print_json,
     print_table,
-    told_error,
     without_escapes,
 )
-from quorate import Client, RefusedError
+from quorate import RefusedError
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
 
@@ -121,28 +121,13 @@ def configure(
     print_table(columns, [[name, *(getattr(settings, column) for column in columns[1:])]])
 
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
-
-
-def _make_sure(connection: Client, name: str, what: str, *, is_sure: bool) -> None:
-    """Ask a person whether so many messages are to go. Raises typer.Exit: 2 where nobody can be asked."""
-    if is_sure:
-        return
-    size = connection.monitor(name)["size"]
-    if not sys.stdin.isatty():
-        told_error(f"{what} with {size} messages? Nobody can be asked here: --yes does it")
-        raise typer.Exit(2)
-    if not typer.confirm(f"{what} with {size} messages?"):
-        console.print("nothing was done")
-        raise typer.Exit(1)
-
-
 @app.command()
 @asking
 def clear(name: Name, yes: Yes = False) -> None:
     """Remove all messages of a queue. It asks first, on a terminal."""
     with client() as connection:
-        _make_sure(connection, name, f"clear the queue {without_escapes(name)}", is_sure=yes)
+        if not yes:
+            make_sure(f"clear the queue {without_escapes(name)} with {connection.monitor(name)['size']} messages")
         console.print(f"{connection.clear(name)} messages removed from {name}")
 
 
@@ -151,5 +136,6 @@ def clear(name: Name, yes: Yes = False) -> None:
 def remove(name: Name, yes: Yes = False) -> None:
     """Remove a queue and all in it. It asks first, on a terminal."""
     with client() as connection:
-        _make_sure(connection, name, f"remove the queue {without_escapes(name)}", is_sure=yes)
+        if not yes:
+            make_sure(f"remove the queue {without_escapes(name)} with {connection.monitor(name)['size']} messages")
         console.print(f"{name} removed with {connection.remove(name)} messages")

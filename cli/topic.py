@@ -11,7 +11,19 @@ import msgspec
 import typer
 
 from cli.msg import headers_of, text_of, value_of
-from cli.output import AsJson, asking, client, console, fail, print_json, print_table, told_error, without_escapes
+from cli.output import (
+    AsJson,
+    Yes,
+    asking,
+    client,
+    console,
+    fail,
+    make_sure,
+    print_json,
+    print_table,
+    told_error,
+    without_escapes,
+)
 from cli.quantities import seconds, size, start
 from quorate import RefusedError, TopicMessage
 from quorate.stream_replies import GroupRow, PartitionRow, TopicRow
@@ -24,7 +36,6 @@ BYTES_AT_ONCE: Final = 64 * 1024
 """Of lines that are appended in one request."""
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
 Partition = Annotated[int | None, typer.Option(min=0, help="Only this one.")]
 Partitions = Annotated[int | None, typer.Option(min=1, help="How many; they can be added later, never removed.")]
 Keep = Annotated[str | None, typer.Option(help="For how long messages stay: 7d, 12h, forever.")]
@@ -168,7 +179,7 @@ def append(
 ) -> None:
     """Append a message; prints its partition and offset when it is on a majority's disks.
 
-    With --lines each line of standard input becomes one, as soon as it is there; prints how many.
+    With --lines each line of standard input becomes one, as soon as it is there; then it prints how many.
     """
     if lines:
         if data != "-" or key is not None or header:
@@ -260,7 +271,8 @@ def trim(
     if isinstance(where, int) and partition is None:
         raise fail(f"--before {where} is an offset of one partition: --partition says which")
     with client() as connection:
-        _make_sure(f"trim the topic {without_escapes(name)} before {before}", is_sure=yes)
+        if not yes:
+            make_sure(f"trim the topic {without_escapes(name)} before {before}")
         console.print(f"{connection.trim_topic(name, partition=partition, before=where)} messages gone from {name}")
 
 
@@ -269,21 +281,10 @@ def trim(
 def remove(name: Name, yes: Yes = False) -> None:
     """Remove a topic with its messages and groups. It asks first, on a terminal."""
     with client() as connection:
-        messages = sum(row.messages for row in connection.topic(name).partitions)
-        _make_sure(f"remove the topic {without_escapes(name)} with {messages} messages", is_sure=yes)
+        if not yes:
+            messages = sum(row.messages for row in connection.topic(name).partitions)
+            make_sure(f"remove the topic {without_escapes(name)} with {messages} messages")
         console.print(f"{name} removed with {connection.remove_topic(name)} messages")
-
-
-def _make_sure(what: str, *, is_sure: bool) -> None:
-    """Ask a person. Raises typer.Exit: 2 where nobody can be asked."""
-    if is_sure:
-        return
-    if not sys.stdin.isatty():
-        told_error(f"{what}? Nobody can be asked here: --yes does it")
-        raise typer.Exit(2)
-    if not typer.confirm(f"{what}?"):
-        console.print("nothing was done")
-        raise typer.Exit(1)
 
 
 def shown_seconds(value: float) -> str:

@@ -3,25 +3,22 @@
 import asyncio
 import logging
 import time
-import uuid
 import weakref
-from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quorate.errors import QuorateError, RefusedError, UnavailableError
 from quorate.streams import (
-    EARLIEST,
     Share,
-    Start,
     TopicMessage,
     behind_gap,
     chosen_partitions,
     is_not_owner,
     is_unknown_member,
 )
-from quorate.topic_places import PAUSE_S, Places
+from quorate.topic_places import PAUSE_S
+from quorate.topic_reading import TopicReading
 
 if TYPE_CHECKING:
     from quorate.async_topic_calls import AsyncTopicCalls
@@ -29,35 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("quorate")
 
 
-class AsyncTopicReader:
+class AsyncTopicReader(TopicReading["AsyncTopicCalls"]):
     """As `TopicReader`. Left without `async with` or `close`, its group waits a session for it."""
 
-    def __init__(
-        self,
-        client: "AsyncTopicCalls",
-        topic: str,
-        group: str | None,
-        *,
-        partitions: Sequence[int] | None = None,
-        start: Start = EARLIEST,
-        follow: bool | None = None,
-        session: float = 30.0,
-        count: int = 100,
-    ) -> None:
-        if group is not None and (partitions is not None or follow is False):
-            raise ValueError("a group's members get their partitions from it, and follow")
-        self.member = f"{uuid.uuid4()}"
-        self._client = client
-        self._topic = topic
-        self._group = group
-        self._count = count
-        self._partitions = partitions
-        self._follows = bool(follow)
-        self._places = Places(start, session, time.monotonic())
+    def __init__(self, client: "AsyncTopicCalls", topic: str, group: str | None, **asked: Any) -> None:
+        super().__init__(client, topic, group, **asked)
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._closed = self._begun = False
-        self._fault: Exception | None = None
 
     # -- iterating ---------------------------------------------------------------------------------------------
 
@@ -96,15 +71,15 @@ class AsyncTopicReader:
         self._closed = True
         self._places.done()
         self._changed.set()
-        if self._group is None or not self._begun:
+        if self.group is None or not self._begun:
             return
         try:
             await self.commit()
             if self._places.has_done:  # a new leader has not heard of this member yet
-                await self._heartbeat(self._group, is_first=True)
+                await self._heartbeat(self.group, is_first=True)
                 await self.commit()
         finally:
-            await self._leave(self._group)
+            await self._leave(self.group)
 
     async def _leave(self, group: str) -> None:
         if self._task is not None:
@@ -119,23 +94,23 @@ class AsyncTopicReader:
     async def commit(self) -> None:
         """As `TopicReader.commit`."""
         positions, generation = self._places.take_done(time.monotonic())
-        if self._group is None or not positions:
+        if self.group is None or not positions:
             return
         try:
             await self._client.commit_positions(
-                self._topic, self._group, positions, member=self.member, generation=generation
+                self._topic, self.group, positions, member=self.member, generation=generation
             )
         except QuorateError as error:
             if not is_not_owner(error):
-                self._put_back(positions)
+                self._places.put_back(positions)
                 raise
-            log.warning("group %r of topic %r: %s", self._group, self._topic, error)
+            log.warning("group %r of topic %r: %s", self.group, self._topic, error)
             if is_unknown_member(error):  # after its next heartbeat it is known
-                self._put_back(positions)
+                self._places.put_back(positions)
             elif len(positions) > 1:
-                await self._commit_each(self._group, positions, generation)
+                await self._commit_each(self.group, positions, generation)
         except asyncio.CancelledError:
-            self._put_back(positions)
+            self._places.put_back(positions)
             raise
 
     async def _commit_each(self, group: str, positions: dict[int, int], generation: int) -> None:
@@ -147,19 +122,16 @@ class AsyncTopicReader:
                 )
             except QuorateError as error:
                 if not is_not_owner(error):
-                    self._put_back({index: at})
+                    self._places.put_back({index: at})
                     raise
 
-    def _put_back(self, positions: dict[int, int]) -> None:
-        self._places.put_back(positions)
-
     async def _begin(self) -> None:
-        if self._group is None:
+        if self.group is None:
             chosen, ends = chosen_partitions(self._topic, await self._client.topic(self._topic), self._partitions)
             self._places.alone(chosen, None if self._follows else ends)
         else:
-            await self._heartbeat(self._group, is_first=True)
-            self._task = asyncio.create_task(_live(weakref.ref(self)), name=f"quorate-{self._group}")
+            await self._heartbeat(self.group, is_first=True)
+            self._task = asyncio.create_task(_live(weakref.ref(self)), name=f"quorate-{self.group}")
         self._begun = True
 
     async def _read_some(self) -> None:
@@ -186,7 +158,7 @@ class AsyncTopicReader:
 
     async def _look_after_group(self) -> None:
         """Commit when it is time, and let go of what is another's."""
-        if self._group is None:
+        if self.group is None:
             return
         if self._fault is not None:
             raise self._fault
@@ -220,14 +192,13 @@ class AsyncTopicReader:
         except (QuorateError, TimeoutError) as error:
             log.info("group %r of topic %r: %s", group, self._topic, error)
             await asyncio.sleep(PAUSE_S)
+        except Exception as error:  # whoever iterates is to know
+            self._fault = error
+            self._changed.set()
+            return False
         if self._places.is_to_let_go and not self._closed:
             await self._pause(self._places.answer_s)
         return not self._closed
-
-    @property
-    def group(self) -> str | None:
-        """Whose member it is."""
-        return self._group
 
 
 async def _live(reader: "weakref.ref[AsyncTopicReader]") -> None:

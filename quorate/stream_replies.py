@@ -100,7 +100,7 @@ class PartitionRow(msgspec.Struct, gc=False, omit_defaults=True):
 class GroupPartition(msgspec.Struct, gc=False, omit_defaults=True):
     """A group's place in a partition. `lag`: messages behind it; `lag_s`: how old the first of them is (s).
 
-    `owner`: the member that reads it, `owns_since` (Unix seconds).
+    `owner`: the member that reads it.
     """
 
     partition: int

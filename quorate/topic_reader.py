@@ -3,23 +3,20 @@
 import logging
 import threading
 import time
-import uuid
 import weakref
-from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quorate.errors import QuorateError, RefusedError, UnavailableError
 from quorate.streams import (
-    EARLIEST,
-    Start,
     TopicMessage,
     behind_gap,
     chosen_partitions,
     is_not_owner,
     is_unknown_member,
 )
-from quorate.topic_places import PAUSE_S, Places
+from quorate.topic_places import PAUSE_S
+from quorate.topic_reading import TopicReading
 
 if TYPE_CHECKING:
     from quorate.topic_calls import TopicCalls
@@ -27,41 +24,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("quorate")
 
 
-class TopicReader:
+class TopicReader(TopicReading["TopicCalls"]):
     """An iterator over messages; a context manager that closes it. Made by `Client.read`.
 
     Left by `with` without an error, or closed, the message that was given last is done; left with an error it is not.
     One thread at a time may use it. `member`: the name by which the group knows it.
     """
 
-    _begun = False
+    _begun = False  # also where the constructor has raised, and `__del__` looks
 
-    def __init__(
-        self,
-        client: "TopicCalls",
-        topic: str,
-        group: str | None,
-        *,
-        partitions: Sequence[int] | None = None,
-        start: Start = EARLIEST,
-        follow: bool | None = None,
-        session: float = 30.0,
-        count: int = 100,
-    ) -> None:
-        if group is not None and (partitions is not None or follow is False):
-            raise ValueError("a group's members get their partitions from it, and follow")
-        self.member = f"{uuid.uuid4()}"
-        self._client = client
-        self._topic = topic
-        self._group = group
-        self._count = count
-        self._partitions = partitions
-        self._follows = bool(follow)
-        self._places = Places(start, session, time.monotonic())
+    def __init__(self, client: "TopicCalls", topic: str, group: str | None, **asked: Any) -> None:
+        super().__init__(client, topic, group, **asked)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._closed = False
-        self._fault: Exception | None = None
 
     # -- iterating ---------------------------------------------------------------------------------------------
 
@@ -84,7 +59,7 @@ class TopicReader:
             try:
                 self.close()
             except QuorateError:
-                log.warning("where group %r of topic %r is could not be committed", self._group, self._topic)
+                log.warning("where group %r of topic %r is could not be committed", self.group, self._topic)
 
     def __next__(self) -> TopicMessage:
         if not self._begun:
@@ -112,15 +87,15 @@ class TopicReader:
         with self._changed:
             self._places.done()
             self._changed.notify_all()
-        if self._group is None or not self._begun:
+        if self.group is None or not self._begun:
             return
         try:
             self.commit()
             if self._places.has_done:  # a new leader has not heard of this member yet
-                self._heartbeat(self._group, is_first=True)
+                self._heartbeat(self.group, is_first=True)
                 self.commit()
         finally:
-            self._leave(self._group)
+            self._leave(self.group)
 
     def _leave(self, group: str) -> None:
         """Tell the group, which ends the wait of the heartbeat that is under way. One that was sent later joins again:
@@ -139,25 +114,23 @@ class TopicReader:
 
         What is another member's by now is not committed: that one reads it again.
         """
-        if self._group is None:
+        if self.group is None:
             return
         with self._changed:
             positions, generation = self._places.take_done(time.monotonic())
         if not positions:
             return
         try:
-            self._client.commit_positions(
-                self._topic, self._group, positions, member=self.member, generation=generation
-            )
+            self._client.commit_positions(self._topic, self.group, positions, member=self.member, generation=generation)
         except QuorateError as error:
             if not is_not_owner(error):
                 self._put_back(positions)
                 raise
-            log.warning("group %r of topic %r: %s", self._group, self._topic, error)
+            log.warning("group %r of topic %r: %s", self.group, self._topic, error)
             if is_unknown_member(error):  # after its next heartbeat it is known
                 self._put_back(positions)
             elif len(positions) > 1:
-                self._commit_each(self._group, positions, generation)
+                self._commit_each(self.group, positions, generation)
 
     def _commit_each(self, group: str, positions: dict[int, int], generation: int) -> None:
         """Commit what is still this member's, where some of it is another's."""
@@ -176,12 +149,12 @@ class TopicReader:
             self._places.put_back(positions)
 
     def _begin(self) -> None:
-        if self._group is None:
+        if self.group is None:
             chosen, ends = chosen_partitions(self._topic, self._client.topic(self._topic), self._partitions)
             self._places.alone(chosen, None if self._follows else ends)
         else:
-            self._heartbeat(self._group, is_first=True)
-            name = f"quorate-{self._group}"
+            self._heartbeat(self.group, is_first=True)
+            name = f"quorate-{self.group}"
             self._thread = threading.Thread(target=_live, args=(weakref.ref(self),), name=name, daemon=True)
             self._thread.start()
         self._begun = True
@@ -206,7 +179,7 @@ class TopicReader:
 
     def _look_after_group(self) -> None:
         """Commit when it is time, and let go of what is another's."""
-        if self._group is None:
+        if self.group is None:
             return
         if self._fault is not None:
             raise self._fault
@@ -251,11 +224,6 @@ class TopicReader:
             if self._places.is_to_let_go and not self._closed:
                 self._changed.wait(self._places.answer_s)
         return not self._closed
-
-    @property
-    def group(self) -> str | None:
-        """Whose member it is."""
-        return self._group
 
 
 def _live(reader: "weakref.ref[TopicReader]") -> None:

@@ -69,7 +69,7 @@ class Partition:
         kept = self.tail.pop()
         self.weight -= weight(kept)
         self.next, self.next_position = kept.offset, kept.position
-        assert self.next >= self.settled
+        assert self.next >= self.settled, "what readers have seen is taken back"
 
     def jump(self, offset: int, position: int) -> None:
         """Go on at that offset, behind a gap: what stands before it is not known here."""

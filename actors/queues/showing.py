@@ -8,13 +8,13 @@ queue and is committed.
 from collections.abc import Callable
 from typing import Final
 
-from actors.messages.call import Call, Client, may_consume
-from actors.messages.rights import Principal, not_allowed
+from actors.messages.call import Call, may_consume
 from actors.queues.consuming import LeftWaiters, why_not_wait
 from actors.queues.delivery import Delivery, key_line
 from actors.queues.scanning import view_for
 from actors.queues.wait_queues import Waiter, WaitQueues
-from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.queues.waiting import Waiting
+from actors.shard.machine import ShardContext, WaitingCalls
 from quorate.actions import Right
 from quorate.protocol import Action, ErrorWord, Reply, Request, ShowReply, done, refusal
 from storage.message import Message, weight
@@ -27,12 +27,12 @@ WORK_BYTES: Final = 8192
 PASSED_OVER: Final = 32
 
 
-class Showing(Machine):
+class Showing(Waiting):
     """Of one shard. `lines`: who waits for which key of which queue."""
 
     def __init__(self, context: ShardContext, delivery: Delivery) -> None:
+        super().__init__(context.ledger)
         self._context = context
-        self._ledger = context.ledger
         self._state = context.ledger.state
         self._delivery = delivery
         self._to_serve: dict[str, None] = {}
@@ -153,38 +153,12 @@ class Showing(Machine):
             if self._work <= 0:
                 break
             self._work -= 1
-            self._give_up(waiter)
+            self.end_wait(waiter)
 
-    def _give_up(self, waiter: Waiter) -> None:
+    def end_wait(self, waiter: Waiter) -> None:
+        """Answer that the message is not there."""
         self.lines.leave(waiter)
         self._refuse(waiter.call)
-
-    def cancel(self, client: Client, seq: object) -> bool:
-        """End the wait of that client's request, as if its time were over; whether it waited."""
-        waiter = self.lines.find(client, seq)
-        if waiter is None:
-            return False
-        self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
-        self._give_up(waiter)
-        return True
-
-    def withdraw(self, call: Call) -> None:
-        """Out of all lines."""
-        self.lines.withdraw(call)
-
-    def forget(self, client: Client) -> None:
-        """They are told that the message is not there."""
-        for waiter in self.lines.of_client(client):
-            self._give_up(waiter)
-
-    def rejudge(self, client: Client, principal: Principal) -> None:
-        """Refuse what the client waits for and may not look at any more."""
-        for waiter in self.lines.of_client(client):
-            waiter.call.principal = principal
-            missing = principal.rights.missing(waiter.call.request)
-            if missing is not None:
-                self.lines.leave(waiter)
-                self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> WaitingCalls | None:
         """All of them."""

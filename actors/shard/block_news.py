@@ -36,10 +36,8 @@ class BlockNews:
             self.checkpointer.tell(StoreBlocks(tails.take_to_store()))
         if tails.gone:
             self.checkpointer.tell(DropBlocks(tails.take_gone()))
-        if disk.asks:
-            for ask in disk.asks:
-                self.reader.tell(ask)
-            disk.asks.clear()
+        for ask in disk.take_asks():
+            self.reader.tell(ask)
 
 
 def note_stored(topics: Topics, message: BlocksStored) -> None:

@@ -1,6 +1,8 @@
 """Questions about messages of topics that are in blocks: the BlockReader answers them in a later turn."""
 
+from collections import deque
 from collections.abc import Callable
+from itertools import count as counting
 from typing import Final, NamedTuple
 
 from actors.messages.blocks import ReadBlocks
@@ -8,7 +10,13 @@ from actors.messages.call import Call, Client
 from storage.block_rows import Stored, Wanted
 
 READS_MAX: Final = 1000
-"""So many may be under way."""
+"""So many may be under way, with those that are not asked yet."""
+
+ASKED_MAX: Final = 8
+"""So many are asked at once: each answer may have a megabyte, and the reader is quicker than those who take them."""
+
+_serials: Final = counting(1)
+"""Of all shards and states of this process: an answer to a state that is gone is none to the next one's question."""
 
 
 class DiskRead(NamedTuple):
@@ -19,12 +27,12 @@ class DiskRead(NamedTuple):
 
 
 class DiskReads:
-    """Of one shard's machines. `asks`: what the owner is to send, and empties."""
+    """Of one shard's machines."""
 
     def __init__(self) -> None:
-        self.asks: list[ReadBlocks] = []
+        self._to_ask: deque[ReadBlocks] = deque()
+        self._asked: set[int] = set()
         self._open: dict[int, DiskRead] = {}
-        self._serial = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -45,12 +53,23 @@ class DiskReads:
         is_raw: bool = False,
     ) -> None:
         """Have `then` called with what blocks have of that."""
-        self._serial += 1
-        self._open[self._serial] = DiskRead(call, then)
-        self.asks.append(ReadBlocks(self._serial, wanted, count, bytes_max, is_raw))
+        serial = next(_serials)
+        self._open[serial] = DiskRead(call, then)
+        self._to_ask.append(ReadBlocks(serial, wanted, count, bytes_max, is_raw))
+
+    def take_asks(self) -> list[ReadBlocks]:
+        """Take what is to be asked now; the rest when these are answered."""
+        taken: list[ReadBlocks] = []
+        while self._to_ask and len(self._asked) < ASKED_MAX:
+            ask = self._to_ask.popleft()
+            if ask.serial in self._open:  # somebody still wants it
+                self._asked.add(ask.serial)
+                taken.append(ask)
+        return taken
 
     def take(self, serial: int) -> DiskRead | None:
         """Take what is to be done with an answer; None: nobody wants it any more."""
+        self._asked.discard(serial)
         return self._open.pop(serial, None)
 
     def withdraw(self, call: Call) -> None:

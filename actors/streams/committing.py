@@ -62,10 +62,9 @@ class Committing(Machine):
     ) -> tuple[str, str] | None:
         """Why these positions can't be noted; None if they can."""
         request = call.request
-        if group not in topic.groups:
-            fault = self._coordinator.why_no_group(self._ledger.state.topics, topic)
-            if fault is not None:
-                return ErrorWord.LIMIT, fault
+        reason = self._coordinator.why_no_group(topic, group)
+        if reason is not None:
+            return ErrorWord.LIMIT, reason
         members = self._coordinator.known.get((topic.number, group))
         member = None if members is None or request.member is None else members.members.get(request.member)
         if request.member is not None and member is None:
@@ -90,7 +89,7 @@ class Committing(Machine):
         request, ledger = call.request, self._ledger
         if not self._coordinator.is_free(call, topic, group):
             return None
-        if group not in topic.groups and (reason := self._coordinator.why_no_group(self._topics, topic)) is not None:
+        if (reason := self._coordinator.why_no_group(topic, group)) is not None:
             return ledger.refuse(call, ErrorWord.LIMIT, reason)
         if request.positions is not None:
             for index, offset in request.positions.items():

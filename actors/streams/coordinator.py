@@ -13,7 +13,6 @@ from quorate.protocol import ErrorWord
 from storage.queue_state import NEVER
 from storage.records import Offsets
 from storage.tails import TopicState
-from storage.topics import Topics
 
 GROUPS_MAX: Final = 1000
 """Of one topic."""
@@ -59,21 +58,28 @@ class Coordinator:
         for members in self.known.values():
             self.due_at = min(self.due_at, members.next_at, members.embargo_until or NEVER)
 
-    def why_no_group(self, topics: Topics, topic: TopicState, added: int = 0) -> str | None:
-        """Why a topic may have no group more; None: it may. With `added`: why its groups can't have so many partitions
-        more.
-        """
-        if not added and len(topic.groups) >= GROUPS_MAX:
+    def why_no_group(self, topic: TopicState, group: str) -> str | None:
+        """Why a group can't be one of a topic; None: it can, or it is."""
+        if group in topic.groups:
+            return None
+        if len(topic.groups) >= GROUPS_MAX:
             return f"the topic has {GROUPS_MAX} groups already"
-        places = added * len(topic.groups) if added else len(topic.partitions)
-        places += sum([len(one.partitions) * len(one.groups) for one in topics.by_name.values()])
+        return self.why_no_places(len(topic.partitions))
+
+    def why_no_places(self, more: int) -> str | None:
+        """Why groups can't have so many places more, each in a partition; None: they can."""
+        topics = self._ledger.state.topics.by_name.values()
+        places = more + sum([len(one.partitions) * len(one.groups) for one in topics])
         if places > PLACES_MAX:
             return f"the groups of all topics of the shard would have {places} places, and {PLACES_MAX} are allowed"
         return None
 
-    def why_no_member(self, members: GroupMembers) -> str | None:
-        """Why a group may have no member more; None: it may."""
-        if len(members.members) >= MEMBERS_MAX:
+    def why_no_member(self, topic: TopicState, group: str, member: str) -> str | None:
+        """Why somebody can't be a member of a group; None: it can, or is. That makes nothing: anybody may ask."""
+        members = self.known.get((topic.number, group))
+        if members is not None and member in members.members:
+            return None
+        if members is not None and len(members.members) >= MEMBERS_MAX:
             return f"the group has {MEMBERS_MAX} members already"
         if sum([len(one.members) for one in self.known.values()]) >= MEMBERS_OF_SHARD_MAX:
             return f"the groups of the shard have {MEMBERS_OF_SHARD_MAX} members already"

@@ -8,12 +8,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from actors.messages.call import Call, Client, may_consume
-from actors.messages.rights import Principal, not_allowed
+from actors.messages.call import Call, may_consume
 from actors.queues.consuming import LeftWaiters, why_not_wait
 from actors.queues.delivery import Delivery
 from actors.queues.wait_queues import Waiter, WaitQueues
-from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.queues.waiting import Waiting
+from actors.shard.machine import ShardContext, WaitingCalls
 from actors.streams.committing import Committing
 from actors.streams.coordinator import Coordinator
 from actors.streams.finding import topic_of
@@ -47,14 +47,14 @@ RESET: Final = "reset"
 REMOVE: Final = "remove"
 
 
-class Grouping(Machine):
+class Grouping(Waiting):
     """Of one shard."""
 
     def __init__(
         self, context: ShardContext, delivery: Delivery, coordinator: Coordinator, committing: Committing
     ) -> None:
+        super().__init__(context.ledger)
         self._context = context
-        self._ledger = context.ledger
         self._topics = context.ledger.state.topics
         self._delivery = delivery
         self._coordinator = coordinator
@@ -107,12 +107,12 @@ class Grouping(Machine):
         wait_s = request.wait or 0.0
         if wait_s > session_s / 2:
             return ledger.refuse_field(call, "wait", f"is {wait_s:g} s, and half a session is allowed")
-        if group not in topic.groups and (fault := self._coordinator.why_no_group(self._topics, topic)) is not None:
+        fault = self._coordinator.why_no_group(topic, group)
+        fault = fault or self._coordinator.why_no_member(topic, group, request.member)
+        if fault is not None:
             return ledger.refuse(call, ErrorWord.LIMIT, fault)
         members = self._coordinator.members(topic, group)
         is_new = request.member not in members.members
-        if is_new and (fault := self._coordinator.why_no_member(members)) is not None:
-            return ledger.refuse(call, ErrorWord.LIMIT, fault)
         owns = request.owns or []
         had = None if is_new else [*members.members[request.member].has]
         ledger.has_begun = True
@@ -121,10 +121,9 @@ class Grouping(Machine):
         self._coordinator.note_session(topic, group, members)
         if is_new or had != [*member.has]:
             self._changed(topic, group, members, but=member.name)
-        waiting = self.lines.first(_line_of(topic, group, member.name))
-        if waiting is not None:  # it has come back by another way
-            self.lines.leave(waiting)
-            self._answer_member(waiting.call, topic, group, members, member)
+        before = self._take_waiter(topic, group, member.name)
+        if before is not None:  # it has come back by another way
+            self._answer_member(before.call, topic, group, members, member)
         is_news = {*members.told(member)} != {*owns} or is_new
         if not wait_s or is_news or call.client.has_left:
             return self._answer_member(call, topic, group, members, member)
@@ -158,19 +157,25 @@ class Grouping(Machine):
             if waiter is None:
                 continue
             owns = waiter.call.request.owns or []
-            if {*members.told(member)} == {*owns} and not self._gets_more(members, member):
+            members.give(self._ledger.now, member)
+            if {*members.told(member)} == {*owns}:
                 continue
             self.lines.leave(waiter)
-            members.give(self._ledger.now, member)
             if may_consume(waiter.call):
                 self._answer_member(waiter.call, topic, group, members, member)
 
-    def _gets_more(self, members: GroupMembers, member: Member) -> bool:
-        """Whether there is something that a member is to have and nobody has."""
-        if self._ledger.now < members.embargo_until:
-            return False
-        had = members.owners
-        return any(index not in had for index in member.wanted)
+    def _take_waiter(self, topic: TopicState, group: str, member: str) -> Waiter | None:
+        """Take a member out of line, if it waits."""
+        waiter = self.lines.first(_line_of(topic, group, member))
+        if waiter is not None:
+            self.lines.leave(waiter)
+        return waiter
+
+    def _tell_left(self, topic: TopicState, group: str, member: str) -> None:
+        """Tell a member that waits that it has nothing any more."""
+        waiter = self._take_waiter(topic, group, member)
+        if waiter is not None:
+            self._ledger.answer(waiter.call, done(waiter.call.request, GroupReply, queue=None, group=group, owns=[]))
 
     def _leave(self, call: Call, topic: TopicState, group: str) -> None:
         request, ledger = call.request, self._ledger
@@ -179,10 +184,7 @@ class Grouping(Machine):
             return ledger.refuse_field(call, "member", "is missing")
         if members is not None and request.member in members.members:
             ledger.has_begun = True
-            waiter = self.lines.first(_line_of(topic, group, request.member))
-            if waiter is not None:
-                self.lines.leave(waiter)
-                ledger.answer(waiter.call, done(waiter.call.request, GroupReply, queue=None, group=group, owns=[]))
+            self._tell_left(topic, group, request.member)
             members.leave(request.member)
             self._coordinator.note_session(topic, group, members)
             self._changed(topic, group, members)
@@ -200,9 +202,8 @@ class Grouping(Machine):
         """Note that a topic is gone: members that wait are told."""
         for number, group in [at for at in self._coordinator.known if at[0] == topic.number]:
             for name in self._coordinator.known[(number, group)].members:
-                waiter = self.lines.first(_line_of(topic, group, name))
+                waiter = self._take_waiter(topic, group, name)
                 if waiter is not None:
-                    self.lines.leave(waiter)
                     topic_of(waiter.call, self._ledger)  # refuses it
             del self._coordinator.known[(number, group)]
 
@@ -234,13 +235,8 @@ class Grouping(Machine):
         if self._known_group(call, topic, group) is None or not self._coordinator.is_free(call, topic, group):
             return
         members = self._coordinator.known.pop((topic.number, group), None)
-        for name in [] if members is None else [*members.members]:
-            waiter = self.lines.first(_line_of(topic, group, name))
-            if waiter is not None:
-                self.lines.leave(waiter)
-                self._ledger.answer(
-                    waiter.call, done(waiter.call.request, GroupReply, queue=None, group=group, owns=[])
-                )
+        for name in () if members is None else members.members:
+            self._tell_left(topic, group, name)
         self._ledger.append(DropGroup(topic.name, topic.number, group))
         self._ledger.answer_when_committed(call, done(call.request, GroupReply, queue=None, group=group))
 
@@ -269,7 +265,7 @@ class Grouping(Machine):
             self._looks_at = now + LOOK_S
             self._drop_idle(now)
         for waiter in self.lines.late(now):
-            self._end(waiter)
+            self.end_wait(waiter)
 
     def _end_silent(self, now: float) -> None:
         """End the members that were silent for too long, and give out what nobody came for."""
@@ -298,8 +294,8 @@ class Grouping(Machine):
                     self._ledger.append(DropGroup(topic.name, topic.number, name))
                     self._coordinator.known.pop((topic.number, name), None)
 
-    def _end(self, waiter: Waiter) -> None:
-        """Answer a member that has waited for long enough. That it waited does not say that it lives still."""
+    def end_wait(self, waiter: Waiter) -> None:
+        """Answer a member that waits no more. Its session stays as it is: that it waited does not say that it lives."""
         self.lines.leave(waiter)
         call, request = waiter.call, waiter.call.request
         topic, group = self._topics.by_name.get(request.topic or ""), request.group or ""
@@ -309,33 +305,6 @@ class Grouping(Machine):
             call.request = replace(request, wait=None)
             return self.group(call)
         return self._answer_member(call, topic, group, members, member)
-
-    def cancel(self, client: Client, seq: object) -> bool:
-        """End the wait of that client's request, as if its time were over; whether it waited."""
-        waiter = self.lines.find(client, seq)
-        if waiter is None:
-            return False
-        self._ledger.has_begun = True
-        self._end(waiter)
-        return True
-
-    def withdraw(self, call: Call) -> None:
-        """Out of all lines."""
-        self.lines.withdraw(call)
-
-    def forget(self, client: Client) -> None:
-        """Let its members wait no more; they are members until their sessions end."""
-        for waiter in self.lines.of_client(client):
-            self._end(waiter)
-
-    def rejudge(self, client: Client, principal: Principal) -> None:
-        """Refuse what the client waits for and may not have any more."""
-        for waiter in self.lines.of_client(client):
-            waiter.call.principal = principal
-            missing = principal.rights.missing(waiter.call.request)
-            if missing is not None:
-                self.lines.leave(waiter)
-                self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> WaitingCalls | None:
         """All of them."""

@@ -1,6 +1,5 @@
 """The table of a shard's machines: those of its topics, behind those of its queues (`actors.queues.machines`)."""
 
-from actors.messages.call import Client
 from actors.queues.consuming import Consuming
 from actors.queues.delivery import Delivery
 from actors.queues.machines import queue_machines
@@ -26,11 +25,7 @@ def shard_machines(context: ShardContext) -> list[Machine]:
     of_queues = queue_machines(context, delivery)
     producing = next(machine for machine in of_queues if isinstance(machine, Producing))
     consuming = next(machine for machine in of_queues if isinstance(machine, Consuming))
-
-    def cancel(client: Client, seq: object) -> bool:
-        return reading.cancel(client, seq) or grouping.cancel(client, seq)
-
-    consuming.also_cancels.append(cancel)
+    consuming.also_cancels += [reading.cancel, grouping.cancel]
     return [
         *of_queues,
         TopicAdmin(context, finder, coordinator, reading, grouping),

@@ -19,11 +19,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from actors.messages.call import Call, Client, may_consume
-from actors.messages.rights import Principal, not_allowed
 from actors.queues.consuming import LeftWaiters, why_not_wait
 from actors.queues.delivery import Delivery
 from actors.queues.wait_queues import Waiter, WaitQueues
-from actors.shard.machine import Machine, ShardContext, WaitingCalls
+from actors.queues.waiting import Waiting
+from actors.shard.machine import ShardContext, WaitingCalls
 from actors.shard.node_view import NodeView
 from actors.streams.finding import partition_of, topic_of
 from quorate.protocol import PLAIN, Action, Code, ErrorWord, Request, done, refusal
@@ -50,12 +50,12 @@ _encode_text: Final = msgspec.json.Encoder().encode
 _StreamMessage: Final = StreamMessage
 
 
-class Reading(Machine):
+class Reading(Waiting):
     """Of one shard."""
 
     def __init__(self, context: ShardContext, delivery: Delivery) -> None:
+        super().__init__(context.ledger)
         self._context = context
-        self._ledger = context.ledger
         self._view = context.view
         self._topics = context.ledger.state.topics
         self._delivery = delivery
@@ -376,42 +376,24 @@ class Reading(Machine):
             if self._room <= 0:
                 break
             self._room -= ROW_BYTES
-            self._end(waiter)
+            self.end_wait(waiter)
 
-    def _end(self, waiter: Waiter) -> None:
+    def end_wait(self, waiter: Waiter) -> None:
+        """Read what is there now: nothing, unless it came in this moment."""
         self.lines.leave(waiter)
         waiter.call.request = replace(waiter.call.request, wait=None)
         self.read(waiter.call)
 
-    def cancel(self, client: Client, seq: object) -> bool:
-        """End the wait of that client's request, as if its time were over; whether it waited."""
-        waiter = self.lines.find(client, seq)
-        if waiter is None:
-            return False
-        self._ledger.has_begun = True  # another call ends with this one: half of that can't be taken back
-        self._end(waiter)
-        return True
-
     def withdraw(self, call: Call) -> None:
-        """Out of all lines."""
-        self.lines.withdraw(call)
+        """Out of all lines, and not read for any more."""
+        super().withdraw(call)
         self._disk.withdraw(call)
 
     def forget(self, client: Client) -> None:
         """Answer that there is nothing; read nothing for a client that is gone."""
-        for waiter in self.lines.of_client(client):
-            self._end(waiter)
+        super().forget(client)
         if client.is_gone:
             self._disk.forget(client)
-
-    def rejudge(self, client: Client, principal: Principal) -> None:
-        """Refuse what the client waits for and may not read any more."""
-        for waiter in self.lines.of_client(client):
-            waiter.call.principal = principal
-            missing = principal.rights.missing(waiter.call.request)
-            if missing is not None:
-                self.lines.leave(waiter)
-                self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> WaitingCalls | None:
         """All of them, and those for whom blocks are being read."""

@@ -1,8 +1,8 @@
 """What is done to topics as a whole: create, configure, show, list, trim, remove. And retention. A machine.
 
-Retention: every `LOOK_S` the leader looks which messages are older than a topic keeps them, or beyond its bytes, and
-says in one record for a topic up to which offset its partitions go. Of what stands in blocks whole blocks go; which
-offset that is, the BlockReader finds.
+Retention: every `LOOK_S` the leader looks which partitions have messages that are older than their topic keeps them, or
+beyond its bytes. From which offset on they are kept is found in memory, or in blocks by the BlockReader, for some
+partitions at a time; records say it, one for all those of a topic that are found in a turn. Whole blocks are dropped.
 """
 
 from collections import deque
@@ -138,7 +138,7 @@ class TopicAdmin(Machine):
         if self._topics.partition_count + partitions - held.partitions > PARTITIONS_MAX:
             return self._too_many(call)
         more = partitions - held.partitions
-        if more and (reason := self._coordinator.why_no_group(self._topics, topic, more)) is not None:
+        if more and (reason := self._coordinator.why_no_places(more * len(topic.groups))) is not None:
             return ledger.refuse(call, ErrorWord.LIMIT, reason)
         asked = _asked(held, request)
         if asked != held:

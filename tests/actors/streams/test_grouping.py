@@ -191,6 +191,13 @@ def test_groups_and_members_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert shard.ask(Action.TOPIC, **more, partitions=5)["error"] == "limit_reached"
     assert shard.ask(Action.TOPIC, **more, partitions=4)["code"] == 0
     assert [heartbeat(shard, name, group="g0").get("error") for name in "bcd"] == [None, None, "limit_reached"]
+    known = [*grouping_of(shard)]
+    assert heartbeat(shard, "e", group="g1")["error"] == "limit_reached"
+    shard.ask(Action.GROUP, command="remove", topic="t", group="g1", force=True)
+    monkeypatch.setattr(coordinator, "MEMBERS_OF_SHARD_MAX", 3)
+    for number in range(5):
+        assert heartbeat(shard, "e", group=f"new{number}")["error"] == "limit_reached"
+    assert len(grouping_of(shard)) == len(known) - 1, "who is refused makes no group"
 
 
 def test_what_a_list_shows_is_what_show_shows() -> None:

@@ -7,6 +7,7 @@ import pytest
 import actors.shard.disk_reads
 import quorate_compiled
 from actors.messages.blocks import BlocksRead, ReadBlocks
+from actors.shard.disk_reads import ASKED_MAX
 from quorate.protocol import Action
 from storage.block_rows import Stored, read_stored
 from storage.blocks import Block
@@ -48,8 +49,7 @@ class OnDisk(Shard):
 
     def asked(self) -> list[ReadBlocks]:
         """Take what the disk is asked."""
-        asks, self.broker.context.disk.asks = self.broker.context.disk.asks, []
-        return asks
+        return self.broker.context.disk.take_asks()
 
     def answers(self, asks: list[ReadBlocks]) -> list[BlocksRead]:
         """What the disk says now."""
@@ -224,3 +224,32 @@ def test_who_waits_on_a_node_that_does_not_lead_is_told_when_the_topic_goes() ->
     shard.broker.followed(state.trans_id)
     [call] = shard.broker.context.take_not_here()
     assert (call.order, call.elsewhere) == (wait, True)
+
+
+def test_few_reads_are_asked_at_once_and_what_nobody_waits_for_is_not_asked() -> None:
+    """Or a thousand answers of a megabyte would lie there until they are taken."""
+    shard = OnDisk()
+    shard.append()
+    shard.stored(shard.close())
+    orders = [shard.read(offset=0) for _ in range(30)]
+    first = shard.asked()
+    assert len(first) == ASKED_MAX
+    assert not shard.asked()
+    shard.tell(shard.answers(first))
+    shard.pump()
+    assert all(shard.offsets(order) == [0] for order in orders)
+    shard.read(offset=0)
+    shard.broker.context.disk.take_calls()
+    assert not shard.asked()
+
+
+def test_an_answer_to_a_state_that_is_gone_is_none_to_the_next_ones_question() -> None:
+    shards = [OnDisk(), OnDisk()]
+    asks = []
+    for data, shard in enumerate(shards):
+        shard.append(data)
+        shard.stored(shard.close())
+        order = shard.read(offset=0)
+        asks.append(shard.asked()[0])
+    shards[1].tell(shards[0].answers([asks[0]]))
+    assert order not in shards[1].replies

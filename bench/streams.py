@@ -19,7 +19,8 @@ from quorate import Client
 PORT: Final = 11_331
 ROUNDS: Final = 5
 DATA_BYTES: Final = 100
-TOPIC: Final = "bench0"
+FIRST_TOPIC: Final = 200
+TOPIC: Final = f"bench{FIRST_TOPIC}"
 QUEUE: Final = "bench100"
 FIRST_QUEUE: Final = 100
 NEXT: Final = re.compile(rb'"next":(\d+)')
@@ -33,7 +34,7 @@ def compared(
     found: dict[str, list[tuple[float, float]]] = {"append": [], "produce": []}
     for _ in range(rounds):
         for protocol, figures in found.items():
-            first = 0 if protocol == "append" else FIRST_QUEUE
+            first = FIRST_TOPIC if protocol == "append" else FIRST_QUEUE
             before = node.cpu_s()
             told = load(protocol, PORT, connections, requests, data_bytes=DATA_BYTES, batch=batch, first=first)
             figures.append((told["mps"], (node.cpu_s() - before) / requests / batch * 1e6))

@@ -528,6 +528,14 @@ def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
     return found
 
 
+def check_end(store: LogStore) -> None:
+    """Raise `DamagedError` where the log's last row has a key of records that were trimmed: no reader finds it."""
+    with store.tables.read() as transaction:
+        last = transaction.last(store.log)
+    if last is not None and last_in(last[0]) <= store.bounds.trimmed:
+        raise DamagedError("the log's last row", f"its key is {last_in(last[0])}, of what was trimmed")
+
+
 def gaps_in(transaction: ReadTransaction) -> list[Gap]:
     """Read which messages of topics this node lacks."""
     return _decode_gaps(opened(_GAPS_KEY, transaction.get(META, _GAPS_KEY) or b"\x90", "the row of missing blocks"))

@@ -20,6 +20,7 @@ from storage.errors import DamagedError
 from storage.journal import read_journal
 from storage.log_store import (
     LogStore,
+    check_end,
     decode_in_chain,
     decode_message_row,
     decode_queue_row,
@@ -120,6 +121,7 @@ class _Reader:
 def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable[[], None] | None = None) -> int:
     """Put what stands before the log into an empty `state`; returns how many messages. Raises `DamagedError`."""
     state.loading = True
+    check_end(store)
     with tables.read() as transaction:
         count = 0
         for count, (key, data) in enumerate(transaction.range(store.queues), 1):  # noqa: B007

@@ -17,6 +17,7 @@ from storage.journal import is_segment_name, read_journal, salvage_journal
 from storage.log_rows import ROW_BYTES
 from storage.log_store import (
     LogStore,
+    check_end,
     decode_message_row,
     decode_queue_row,
     gaps_in,
@@ -101,6 +102,10 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     trimmed = store.bounds.trimmed
     state.trans_id = trimmed
     findings.first_trans_id = trimmed + 1
+    try:
+        check_end(store)
+    except DamagedError as error:
+        findings.faults.append(str(error))
     ends = _read_blocks(tables, findings)
     _read_rows(tables, store, state, findings, ends)
     try:
@@ -242,6 +247,8 @@ def _take(data: bytes, where: str, end: int, is_last: bool, state: ShardState, f
         findings.lost.append((state.trans_id + 1, max(end, state.trans_id + 1)))
         state.trans_id = max(end, state.trans_id)
         return
+    if end and entry.last_trans_id != end:
+        (findings.torn if is_last else findings.faults).append(f"{where}: its records end with {entry.last_trans_id}")
     if entry.first_trans_id != state.trans_id + 1:
         findings.faults.append(f"{where}: begins at {entry.first_trans_id}, those before it end at {state.trans_id}")
         if entry.first_trans_id > state.trans_id + 1:

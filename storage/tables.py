@@ -251,12 +251,19 @@ class LmdbTables:
     def _check_names(self) -> None:
         """Raise `DamagedError` where LMDB does not find a table that it counts: it would make that anew, and empty.
 
-        The page with the tables' names has no checksum. A name that is there is found at its place in their order.
+        The page with the tables' names has no checksum. A name that is there is found at its place in their order, and
+        is one that some version has given.
         """
         with self._environment.begin() as transaction:
             names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
             lost = [name for name in names if transaction.get(name) is None]
-        if lost or sorted(set(names)) != names or len(names) != self._environment.stat()["entries"]:
+        known = {name.encode() for name in TABLES}
+        if (
+            lost
+            or not known.issuperset(names)
+            or sorted(set(names)) != names
+            or len(names) != self._environment.stat()["entries"]
+        ):
             raise DamagedError(str(self._path), "a table is missing, or its name is damaged")
 
     def _has(self, name: str) -> bool:

@@ -34,10 +34,10 @@ def reply_length(request: Request) -> int:
     action = request.action
     if action == _FIND:
         return ALONE if request.as_job else SHORT
-    if request.wait and action in _WAIT_WITH_LONG:
-        return SHORT
     if action != _CONSUME:
-        return LONG if action in _LONG_REPLIES else SHORT
+        if action not in _LONG_REPLIES:
+            return SHORT
+        return SHORT if action in _WAIT_WITH_LONG and request.wait else LONG
     if request.wait:
         return ALONE if request.as_job else SHORT
     return ONE_MESSAGE if request.count is None else LONG

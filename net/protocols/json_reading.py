@@ -339,15 +339,12 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         colons -= 1
         if not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
             return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
-    if not colons:
-        return no_fault
-    topic = request.topic
-    if topic is not None:
+    elif (topic := request.topic) is not None:  # what names a queue, too, is seen to have more
         colons -= 1
         if not (len(topic) < 64 and topic.isprintable()) and (why := name_fault(topic)):
             return Fault(ErrorWord.FIELD, f"topic {why}", body=body)
-        if not colons:
-            return no_fault
+    if not colons:
+        return no_fault
     if request.msg_id is not None:
         colons -= 1
     if colons and request.retry is not None:

@@ -192,6 +192,23 @@ def test_bits_that_flip_in_lmdbs_file_give_no_other_state_that_verify_calls_well
         assert found == pristine or "refused" in found or not found.startswith("well"), (seed, at, found)
 
 
+def test_bits_that_flip_in_the_key_of_the_logs_last_entry_lose_nothing_unseen(tmp_path: Path) -> None:
+    """The key of 401 became that of a record before 400, where the log begins: a start went on without the entry."""
+    written(LmdbTables(tmp_path), seals=True, count=400).close()
+    file = tmp_path / "data.mdb"
+    sound = file.read_bytes()
+    pristine = looked_at(tmp_path)
+    key = b"\x08\x00" + (401).to_bytes(8, "big")  # its length, as LMDB has it before a key
+    (begin,) = (at for at in range(len(sound) - 10) if sound[at : at + 10] == key and at % PAGE_BYTES > 2000)
+    for at in range(begin, begin + len(key)):
+        for bit in range(8):
+            bad = bytearray(sound)
+            bad[at] ^= 1 << bit
+            file.write_bytes(bytes(bad))
+            found = looked_at(tmp_path)
+            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+
+
 def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path: Path) -> None:
     """A table that it did not find it made anew, and a start went on without its rows."""
     written(LmdbTables(tmp_path), seals=True, count=400).close()
@@ -204,7 +221,11 @@ def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path:
         if all(name.encode() in sound[at : at + PAGE_BYTES] for name in TABLES)
     ]
     assert pages
-    for at in (page + offset for page in pages for offset in range(10, 32)):
+    names = [
+        page + sound[page : page + PAGE_BYTES].rindex(b"\0" + name) for page in pages for name in (b"log", b"backlog")
+    ]
+    heads = [page + offset for page in pages for offset in range(10, 32)]
+    for at in heads + [place + offset for place in names for offset in range(9)]:
         for bit in range(8):
             bad = bytearray(sound)
             bad[at] ^= 1 << bit

@@ -65,6 +65,13 @@ decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
 
 
+META_KEYS: Final = frozenset(
+    {
+        *(_FORMAT_KEY, _SHARD_KEY, _WRITER_KEY, TRIMMED_KEY, TRIMMED_VOTE_KEY, SIDE_KEY, _STAGED_KEY, _GAPS_KEY),
+        *(section.key for section in SECTIONS),
+    }
+)
+
 Gap = tuple[int, int, int, int]
 """Messages of a topic that this node lacks: the topic's number, the partition, from which offset on, up to which."""
 
@@ -107,6 +114,7 @@ class LogStore:
         self._tables = tables
         with tables.read() as transaction:
             self.seals = self._check_format(transaction, shard) == SEALED_FORMAT_VERSION
+            _check_rows(transaction)
             self._set_side(side_of(transaction))
             self.bounds = self._bounds(transaction)
         if self.bounds == (0, 0):
@@ -526,6 +534,17 @@ def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
             if begin < partition.base:
                 found.append((its.settings.number, index, begin, partition.base))
     return found
+
+
+def _check_rows(transaction: ReadTransaction) -> None:
+    """Raise `DamagedError` where a row of `meta` is not found by its key, or has one that no version has given.
+
+    What is not found would be taken for what was never set.
+    """
+    keys = [bytes(key) for key, _ in transaction.range(META)]
+    lost = [key for key in keys if transaction.get(META, key) is None]
+    if lost or sorted({*keys}) != keys or len(keys) != transaction.count(META) or not META_KEYS.issuperset(keys):
+        raise DamagedError(f"table {META}", "a row is missing, or its key is damaged")
 
 
 def check_end(store: LogStore) -> None:

@@ -124,12 +124,12 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
     check_end(store)
     with tables.read() as transaction:
         count = 0
-        for count, (key, data) in enumerate(transaction.range(store.queues), 1):  # noqa: B007
+        for count, (key, data) in enumerate(rising(transaction, store.queues), 1):  # noqa: B007
             where = f"queue row {key!r}"
             settings, max_id = row(decode_queue_row, opened(key, data, where), where)
             state.restore_queue(settings, max_id)
         _must_be(transaction, store.queues, count)
-        count = _load_messages(_resting(transaction.range(store.backlog), rest), state.restore_message)
+        count = _load_messages(_resting(rising(transaction, store.backlog), rest), state.restore_message)
         _must_be(transaction, store.backlog, count)
         _load_topics(tables, transaction, store, state)
         sections = open_section_rows(transaction)
@@ -144,7 +144,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
 def _load_topics(tables: Tables, transaction: ReadTransaction, store: LogStore, state: ShardState) -> None:
     """Load the rows of topics, and find up to where each partition's blocks go."""
     loader, count = Loader(state.topics, partial(_blocks_end, tables)), 0
-    for count, (key, data) in enumerate(transaction.range(store.topics), 1):  # noqa: B007
+    for count, (key, data) in enumerate(rising(transaction, store.topics), 1):  # noqa: B007
         where = f"row {key!r} of a topic"
         try:
             loader.restore(key, opened(key, data, where))
@@ -159,6 +159,16 @@ def _load_topics(tables: Tables, transaction: ReadTransaction, store: LogStore, 
 def _blocks_end(tables: Tables, number: int, index: int) -> tuple[int, int] | None:
     with tables.read() as transaction:
         return blocks_end(transaction, number, index)
+
+
+def rising(transaction: ReadTransaction, table: str) -> Iterator[tuple[bytes, bytes]]:
+    """Give a table's rows in order. Raises `DamagedError` where they are in none: some are found twice, others not."""
+    last = b""
+    for key, value in transaction.range(table):
+        if key <= last:
+            raise DamagedError(f"table {table}", f"the row {bytes(key)!r} stands behind {bytes(last)!r}")
+        yield key, value
+        last = key
 
 
 def _must_be(transaction: ReadTransaction, table: str, count: int) -> None:

@@ -184,8 +184,11 @@ def _read_rows(
                 findings.faults.append(f"{section.name}: {error}")
         loader = Loader(state.topics, lambda number, index: ends.get((number, index)))
         for table in (store.queues, store.topics, store.backlog):
-            count = 0
+            count, last = 0, b""
             for count, (key, data) in enumerate(transaction.range(table), 1):  # noqa: B007
+                if key <= last:
+                    findings.faults.append(f"table {table}: the row {bytes(key)!r} stands behind {bytes(last)!r}")
+                last = key
                 is_queue = table == store.queues
                 where = f"queue row {key!r}" if is_queue else f"backlog row {int.from_bytes(key, 'big')}"
                 if table == store.topics:

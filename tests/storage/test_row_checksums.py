@@ -209,6 +209,25 @@ def test_bits_that_flip_in_the_key_of_the_logs_last_entry_lose_nothing_unseen(tm
             assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
 
 
+def test_bits_that_flip_where_lmdb_keeps_the_order_of_rows_lose_none_unseen(tmp_path: Path) -> None:
+    """Two pointers to one page of the backlog, and none to another, gave as many messages as there were."""
+    written(LmdbTables(tmp_path), seals=True, count=400).close()
+    file = tmp_path / "data.mdb"
+    sound = file.read_bytes()
+    pristine = looked_at(tmp_path)
+    branches = [page for page in range(0, len(sound), PAGE_BYTES) if sound[page + 10 : page + 12] == b"\x01\0"]
+    [branch] = [page for page in branches if int.from_bytes(sound[page : page + 8], "little") * PAGE_BYTES == page]
+    nodes = branch + int.from_bytes(sound[branch + 14 : branch + 16], "little")
+    metas = [place for place in range(len(sound) - 7) if sound[place : place + 7] == b"trimmed"]
+    for at in [*range(branch + 16, branch + 54, 2), *range(nodes, nodes + 60), *metas]:
+        for bit in (0, 3, 4):
+            bad = bytearray(sound)
+            bad[at] ^= 1 << bit
+            file.write_bytes(bytes(bad))
+            found = looked_at(tmp_path)
+            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+
+
 def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path: Path) -> None:
     """A table that it did not find it made anew, and a start went on without its rows."""
     written(LmdbTables(tmp_path), seals=True, count=400).close()

@@ -60,6 +60,7 @@ READS: Final[dict[int, tuple[str, ...]]] = {
         "force",
     ),
     Action.COMMIT: ("topic", "group", "positions", "member", "generation"),
+    Action.TRANSACTION: ("operations",),
     Action.NODE_MONITOR: MONITOR,
     Action.NODE_LIST: LIST,
     Action.NODE_STATUS: (),

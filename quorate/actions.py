@@ -44,6 +44,8 @@ class About:
     """The queue that it names."""
     QUEUES: Final = "queues"
     """The queue or queues that it names."""
+    OPERATIONS: Final = "operations"
+    """What its operations are about."""
     TOPIC: Final = "topic"
     """The topic that it names; or all, of each shard: see `OF_ALL_TOPICS`."""
     MESSAGE: Final = "message"
@@ -226,6 +228,11 @@ TABLE: Final = (
         is_repeatable=True,
         level=STREAMS_LEVEL,
     ),
+    Facts(
+        *(Action.TRANSACTION, "transaction", Right.ANY, About.OPERATIONS),
+        writes=True,
+        level=STREAMS_LEVEL,
+    ),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),
@@ -285,6 +292,11 @@ AUDITED: Final = frozenset(f.action for f in TABLE if f.right in (Right.MANAGE, 
     Action.GROUP,
 }
 """What is written down though it is allowed: it manages queues, or operates a node."""
+
+OF_TRANSACTIONS: Final = frozenset(
+    {Action.PRODUCE, Action.APPEND, Action.CONFIRM, Action.RELEASE, Action.BURY, Action.COMMIT}
+)
+"""What may be an operation of a transaction."""
 
 OF_COMMAND: Final[dict[int, dict[str | None, str]]] = {
     int(Action.TOPIC): {"list": Right.LOOK, "show": Right.LOOK},

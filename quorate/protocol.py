@@ -24,7 +24,10 @@ NAME_BYTES_MAX: Final = 255
 """A queue's name, a key and a pattern: at most so many bytes of UTF-8."""
 
 BATCH_MAX: Final = 1000
-"""Messages in one request: `messages`, `msg_ids`, `count`."""
+"""Messages in one request: `messages`, `msg_ids`, `count`; operations of a transaction."""
+
+NAMED_MAX: Final = 2000
+"""Messages and positions that all operations of a transaction name together."""
 
 
 class Action(IntEnum):
@@ -60,6 +63,7 @@ class Action(IntEnum):
     READ = 28
     GROUP = 29
     COMMIT = 30
+    TRANSACTION = 31
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -129,6 +133,7 @@ class ErrorWord:
     OFFSET_CONFLICT: Final = "offset_conflict"
     DUPLICATE_NUMBER: Final = "duplicate_number"
     DAMAGED: Final = "damaged"
+    SEVERAL_SHARDS: Final = "several_shards"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -327,6 +332,12 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     keep_for_groups: bool | None = None
     keep_for_groups_bytes: WholeNumber | None = None
     force: bool | None = None
+
+
+class TransactionRequest(Request):
+    """A request for several others, all of which are done, or none: in one entry of the log."""
+
+    operations: list[Request] = []
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:

@@ -75,6 +75,20 @@ class GoneReply(Reply, kw_only=True):
     next: int
 
 
+class TransactionReply(Reply, kw_only=True):
+    """The reply to transaction: one to each operation, in their order.
+
+    Of one that was refused, `index` is the operation that could not be done, and `refused` what it would be told alone.
+    `duplicate`: it was done before, since what it appends came before under the same numbers. Only its appends have
+    `replies` then.
+    """
+
+    replies: list[Any] | None = None
+    index: int | None = None
+    refused: Any = None
+    duplicate: bool | None = None
+
+
 class ConflictReply(Reply, kw_only=True):
     """The refusal of an append that was to get another offset. `next`: which one the next message gets."""
 

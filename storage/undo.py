@@ -12,7 +12,7 @@ time and the count that it had.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
@@ -233,6 +233,25 @@ class Undo:
         if self.is_on:
             self._open.append(_QueueChanged(trans_id, queue))
 
+    def mark(self) -> tuple[bool, int]:
+        """Note steps from here on, whether or not any were noted before; see `take_behind` and `keep_behind`."""
+        mark = self.is_on, len(self._open)
+        self.is_on = True
+        return mark
+
+    def take_behind(self, mark: tuple[bool, int]) -> list[_Step]:
+        """Give the steps since that mark, the newest first; they are the caller's now."""
+        self.is_on, begin = mark
+        found = self._open[begin:][::-1]
+        del self._open[begin:]
+        return found
+
+    def keep_behind(self, mark: tuple[bool, int]) -> None:
+        """Let what has changed since that mark stay."""
+        self.is_on, begin = mark
+        if not self.is_on:
+            del self._open[begin:]
+
     def close(self, trans_id: int, time: float) -> None:
         """Note that the records up to `trans_id` are whole entries of the log, the last of them made at `time`."""
         if self.is_on:
@@ -294,23 +313,55 @@ def undoing(state: Contents, after: int, steps: list[_Step], time: float, piece:
         if not at % piece:
             yield
     state.cut(after)
-    there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
-    # in the order in which they were in their queues: in that they go there at once
-    placing = sorted([(one.due_at, one.message.msg_id, one) for one in there])
+    placing = _in_order(state, touched)
     held: list[int] = []
     for begin in range(0, len(placing), piece):
         if begin:
             yield
         some = placing[begin : begin + piece]
-        for _, msg_id, one in some:
-            message = one.message
-            if not one.in_flight:
-                state.queues[message.queue].place(message, state.time)
-                continue
-            state.queues[message.queue].place_in_flight(message)
-            if not message.retry_s:  # or it would be gone
-                held.append(msg_id)
-        state.stretches.revive([msg_id for _, msg_id, _ in some])
+        held += _placed_again(state, some, state.time)
+        state.stretches.revive([one.message.msg_id for one in some])
+    _hold_again(state, held)
+
+
+def take_back(state: Contents, after: int, steps: list[_Step], now: float, unplaced: Container[int]) -> None:
+    """Make a leader's state what it was behind record `after`, of which it has made others since in one turn.
+
+    None of those has left for the log. Messages stand where they do at `now`, but those whose ids are `unplaced`:
+    nowhere, since they are not committed.
+    """
+    touched: dict[int, _Changed] = {}
+    for step in steps:
+        step.undo(state)
+        if isinstance(step, _Changed):
+            touched[step.message.msg_id] = step
+    state.trans_id = after
+    there = [one for one in _in_order(state, touched) if one.message.msg_id not in unplaced]
+    _hold_again(state, _placed_again(state, there, now))
+
+
+def _in_order(state: Contents, touched: dict[int, _Changed]) -> list[_Changed]:
+    """Give those that are there in the order in which they were in their queues: in that they go there at once."""
+    there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
+    return sorted(there, key=lambda one: (one.due_at, one.message.msg_id))
+
+
+def _placed_again(state: Contents, some: list[_Changed], now: float) -> list[int]:
+    """Place messages that came back; gives those that are in flight, or would be gone."""
+    held: list[int] = []
+    for one in some:
+        message = one.message
+        if not one.in_flight:
+            state.queues[message.queue].place(message, now)
+            continue
+        state.queues[message.queue].place_in_flight(message)
+        if not message.retry_s:
+            held.append(message.msg_id)
+    return held
+
+
+def _hold_again(state: Contents, held: list[int]) -> None:
+    """Note that these are kept, though they were delivered; they were so before all others."""
     for msg_id in reversed(held):
         state.kept[msg_id] = None
         state.kept.move_to_end(msg_id, last=False)

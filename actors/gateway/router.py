@@ -60,8 +60,8 @@ from net.peers.messages import (
 from quorate.actions import WAITS
 from quorate.protocol import Action, ErrorWord, Reply, refusal
 
-NAMES_ANOTHER: Final = frozenset({int(Action.MOVE), int(Action.CONFIGURE)})
-"""Actions that may name a queue beside theirs: see `goes_to`."""
+NAMES_ANOTHER: Final = frozenset({int(Action.MOVE), int(Action.CONFIGURE), int(Action.TRANSACTION)})
+"""Actions that may name a queue beside theirs (see `goes_to`), or in their operations."""
 
 ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.messages.naming import delivery_fault
 from quorate.actions import COMMAND_OF, OF_ALL_TOPICS, OF_TOPICS, About, Command, about
-from quorate.protocol import Action, ErrorWord, Reply, Request, goes_to, refusal
+from quorate.protocol import Action, ErrorWord, Reply, Request, TransactionRequest, goes_to, refusal
 from quorate.shards import shard_of_message, shard_of_queue
 
 SEVERAL: Final = -1
@@ -78,6 +78,9 @@ class Sharding:
             return shard if shard < self.shards else self.own
         if action in OF_WAITS or (request.scope is not None and action in BY_MESSAGE):  # a key may be in any
             return SEVERAL
+        if isinstance(request, TransactionRequest):
+            shards = {*self.of_operations(request)}
+            return shards.pop() if len(shards) == 1 else SEVERAL
         if action in OF_TOPICS:
             if _lists_topics(request):
                 return SEVERAL
@@ -101,6 +104,20 @@ class Sharding:
         shard = shard_of_queue(request.queue, self.shards)
         other = goes_to(request)
         return shard if not other or shard_of_queue(other, self.shards) == shard else SEVERAL
+
+    def of_operations(self, request: TransactionRequest) -> dict[int, str]:
+        """Find the shards that a transaction's operations concern, each with the first thing named that is in it."""
+        found: dict[int, str] = {}
+        for one in request.operations:
+            ids = (
+                [*([] if one.msg_id is None else [one.msg_id]), *(one.msg_ids or ())] if one.action in MESSAGES else []
+            )
+            for msg_id in ids:
+                shard = shard_of_message(msg_id)
+                found.setdefault(shard if shard < self.shards else self.own, f"message {msg_id}")
+            if not ids:
+                found.setdefault(self.shard_of(one), repr(one.topic if one.action in OF_TOPICS else one.queue))
+        return found
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
         """Group the queues that a consume names, in its order of preference; neighbours in one shard are together.
@@ -146,6 +163,14 @@ class Sharding:
         if request.action in OF_CLUSTER and COMMAND_OF.get(request.command, UNKNOWN_COMMAND).has_shard:
             reason = f"shard: which one is to be led by another node? There are {self.shards}, from 0 on"
             return refusal(request, ErrorWord.FIELD, reason)
+        if isinstance(request, TransactionRequest):
+            found = self.of_operations(request)
+            named = ", ".join(
+                f"{name} in shard {shard}" if shard != SEVERAL else "a key that is unique among all in any shard"
+                for shard, name in sorted(found.items())
+            )
+            reason = f"a transaction is of one shard: {named}; names with the same {{tag}} are in one shard"
+            return refusal(request, ErrorWord.SEVERAL_SHARDS, reason)
         other = goes_to(request)
         if other is not None and request.queue is not None:
             mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, other))

@@ -25,7 +25,7 @@ from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_leng
 from net.peers.forwarding import packed_call
 from net.peers.messages import Forward, ForwardedCall
 from quorate.actions import ASKS_NODE, LOOKS, WAITS
-from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply, done
+from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply, Request, TransactionRequest, done
 
 ANSWER_S: Final = 10.0
 """What a forwarded request may take beyond what it asks to wait, and what its way takes: see `SLOW_BYTES_PER_S`."""
@@ -301,6 +301,14 @@ def call_bytes(call: Call) -> int:
         size = WAITING_BYTES
     elif length == LONG and request.action in LOOKS:
         size = LONG_LOOK_BYTES
+    if isinstance(request, TransactionRequest):
+        size += sum([CALL_BYTES + _request_bytes(one) for one in request.operations])
+    return size + _request_bytes(request)
+
+
+def _request_bytes(request: Request) -> int:
+    """Count what it has that may be large."""
+    size = 0
     if request.data is not NO_DATA:
         size += memoryview(request.data).nbytes
     if request.messages is not None:

@@ -8,7 +8,7 @@ from actors.gateway.gathers import NOT_DONE_ERRORS, PartedCall
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
 from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, OF_TOPICS, TABLE, Right
-from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, goes_to, refusal
+from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, TransactionRequest, goes_to, refusal
 
 NAME_A_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE
 
@@ -58,6 +58,17 @@ class VirtualQueues:
         """Go by the others that the configuration names."""
         self.names = names
 
+    def _keep_out(self, call: Call, request: TransactionRequest, out: list[Call], refused: list[Answer]) -> None:
+        """Refuse a transaction that names a virtual queue: its copies would be operations of several shards."""
+        for index, one in enumerate(request.operations):
+            name = one.topic if one.action in OF_TOPICS else one.queue
+            if name in self.names:
+                reason = f"operations[{index}]: {name!r} is a virtual queue: a transaction names the real ones"
+                reply = refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+                refused.append((call, reply))
+                return
+        out.append(call)
+
     def split(self, calls: list[Call], reply_to: Receiver) -> tuple[list[Call], list[Answer]]:
         """Give the calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
 
@@ -69,6 +80,9 @@ class VirtualQueues:
         for call in calls:
             request = call.request
             name = request.topic if request.action in OF_TOPICS else request.queue
+            if isinstance(request, TransactionRequest):
+                self._keep_out(call, request, out, refused)
+                continue
             queues = None if request.action not in NAME_A_QUEUE else names.get(name or "")
             if queues is None:
                 named: list[str] = []

@@ -21,7 +21,7 @@ from quorate.actions import (
     Right,
 )
 from quorate.authentication import NotAllowedReply
-from quorate.protocol import Action, Code, ErrorWord, Request, goes_to
+from quorate.protocol import Action, Code, ErrorWord, Request, TransactionRequest, goes_to
 
 NOTHING: Final = r"(?!)"
 CACHED_MAX: Final = 2000
@@ -131,6 +131,8 @@ class Rights:
             return None
         if request.action not in RIGHTS:
             return None if self.has_some else right  # who may nothing learns nothing, also of what there is not
+        if isinstance(request, TransactionRequest):
+            return next((missing for one in request.operations if (missing := self.missing(one))), None)
         if right == Right.ANY:
             return None if self.has_some else right
         if request.action in OF_TOPICS:

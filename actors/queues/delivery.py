@@ -45,7 +45,8 @@ class Delivery:
     `lines`: who waits for messages. `key_lines`: who waits for a key of a queue (`key_line`); while somebody does,
     `on_keyed` is told of messages that have come into their queues. `read_lines`: who waits for more of a partition of
     a topic; `member_lines`: members of groups that wait for other partitions. `idle`: which queues nobody uses.
-    `handing` does what follows for a message that goes to somebody.
+    `handing` does what follows for a message that goes to somebody. While it `is_serving`, or one has it wait, those
+    queues which have something for who waits gather in `to_serve`.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
@@ -58,8 +59,8 @@ class Delivery:
         self.on_keyed: Callable[[list[Message]], None] = lambda messages: None
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
-        self._to_serve: dict[str, QueueState] = {}
-        self._is_serving = False
+        self.to_serve: dict[str, QueueState] = {}
+        self.is_serving = False
         self._work = TURN_WORK_MAX
         self._unserved: set[str] = set()
         self._to_end: set[str] = set()
@@ -184,13 +185,13 @@ class Delivery:
         if queue.name not in self.lines:
             self._unserved.discard(queue.name)
             return
-        self._to_serve[queue.name] = queue
-        if self._is_serving:
+        self.to_serve[queue.name] = queue
+        if self.is_serving:
             return
-        self._is_serving = True
-        while self._to_serve:
-            self._serve_one(self._to_serve.pop(next(iter(self._to_serve))))
-        self._is_serving = False
+        self.is_serving = True
+        while self.to_serve:
+            self._serve_one(self.to_serve.pop(next(iter(self.to_serve))))
+        self.is_serving = False
 
     def _serve_one(self, queue: QueueState) -> None:
         lines = self.lines

@@ -470,6 +470,19 @@ class Producing(Machine):
             return
         self._drop_unneeded(count, size, count + 1)
 
+    def why_no_room(self, count: int, size: int, new_queues: int) -> str | None:
+        """Why there is no room for so many messages and queues more, also where what nobody needs has gone; None: there
+        is."""
+        if self.is_short(count, size):
+            self._drop_unneeded(count, size, count + 1)
+            if self.is_short(count, size):
+                return f"the node's memory for messages is used up ({self.limits.memory_bytes_max} bytes)"
+        if new_queues and len(self._state.queues) + new_queues > self.limits.queues_max:
+            self.admin.make_room()
+            if len(self._state.queues) + new_queues > self.limits.queues_max:
+                return f"there are {len(self._state.queues)} of {self.limits.queues_max} queues already"
+        return None
+
     def _drop_unneeded(self, count: int, size: int, times: int) -> None:
         self.admin.make_room()
         for _ in range(times):

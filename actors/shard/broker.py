@@ -16,7 +16,7 @@ from actors.shard.failed_calls import FAILED, Failure
 from actors.shard.machine import Machine, ShardContext, WaitingCalls
 from actors.shard.node_view import Limits
 from quorate.actions import DONE_BY_SHARDS, NEEDS_SPACE, WRITES
-from quorate.protocol import Action, Code, ErrorWord, refusal
+from quorate.protocol import Action, Code, ErrorWord, TransactionRequest, refusal
 
 Machines = Callable[[ShardContext], list[Machine]]
 """Makes the machines of one shard."""
@@ -93,7 +93,7 @@ class Broker:
             self.ledger.answer(
                 call, refusal(call.request, ErrorWord.DISK_FULL, f"nothing can be written now: {reason}")
             )
-        elif number in NEEDS_SPACE:
+        elif number in NEEDS_SPACE or (isinstance(request := call.request, TransactionRequest) and _grows(request)):
             self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {reason}")
         elif number == Action.NODE_READY:  # nothing can be committed
             self.ledger.answer(call, refusal(call.request, ErrorWord.DISK_FULL, "nothing can be stored now"))
@@ -276,3 +276,8 @@ class Broker:
             is_uncertain = is_write and (trans_id <= logged or call in begun)
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone
+
+
+def _grows(request: TransactionRequest) -> bool:
+    """Whether one of its operations needs space."""
+    return any(one.action in NEEDS_SPACE for one in request.operations)

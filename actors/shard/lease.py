@@ -62,6 +62,10 @@ class Lease:
         """The newest call whose answer waits."""
         return self._waiting[-1][1] if self._waiting else None
 
+    def take_last(self, call: Call) -> Reply | None:
+        """Take back what the newest call that waits is to be told, if it is this one."""
+        return self._waiting.pop()[2] if self.last_waiting is call else None
+
     def take_waiting(self) -> list[Answer]:
         """Hand over what is not known to hold; it is the caller's now."""
         taken = [(call, reply) for _, call, reply in self._waiting]

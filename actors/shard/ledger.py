@@ -30,8 +30,9 @@ class Ledger:
     `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
     unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
     `level` the feature level that records may use, `replicated` what waits for other nodes than a majority.
-    `has_begun`: what is being done has changed something that no record
-    says yet.
+    `has_begun`: what is being done has changed something that no record says yet. Of `records`, those of each of
+    `together`, a first place and the one behind the last, are committed all or none; `unplaced` messages are not
+    committed.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -43,13 +44,13 @@ class Ledger:
         self.level = LEVEL
         self.records: list[Made] = []
         self.counting = Counting()
-        self._together: list[tuple[int, int]] = []
+        self.together: list[tuple[int, int]] = []
         self.lease = Lease()
         self.answers: list[Answer] = []
         self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self.has_begun = False
-        self._unplaced: deque[Message] = deque()
+        self.unplaced: deque[Message] = deque()
         self.replicated = ReplicatedReplies(self)
 
     def set_time(self, now: float) -> None:
@@ -72,7 +73,7 @@ class Ledger:
         begin = len(self.records)
         for record in records:
             self.append(record)
-        self._together.append((begin, len(self.records)))
+        self.together.append((begin, len(self.records)))
 
     def records_to_make(self, queue: str, *, is_transient: bool = False) -> int:
         """How many records `make_queue` would append."""
@@ -89,7 +90,7 @@ class Ledger:
 
     def produced(self, message: Message) -> None:
         """Keep the message of a produce record just appended; it is placed when that is committed."""
-        self._unplaced.append(message)
+        self.unplaced.append(message)
 
     def answer(self, call: Call, reply: Reply) -> None:
         """Answer at once."""
@@ -103,6 +104,14 @@ class Ledger:
             or bool(parked and parked[-1][2] is call)
             or waiting is call
         )
+
+    def take_answer(self, call: Call) -> Reply | None:
+        """Take back the answer to the call that was executed last, wherever it waits; None: there is none."""
+        if self._parked and self._parked[-1][2] is call:
+            return self._parked.pop()[3]
+        if self.answers and self.answers[-1][0] is call:
+            return self.answers.pop()[1]
+        return self.lease.take_last(call)
 
     def answer_when_committed(self, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is committed."""
@@ -147,8 +156,8 @@ class Ledger:
 
     def take_unplaced(self) -> list[Message]:
         """Take the messages that are produced but not committed."""
-        taken = list(self._unplaced)
-        self._unplaced.clear()
+        taken = list(self.unplaced)
+        self.unplaced.clear()
         return taken
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -174,7 +183,7 @@ class Ledger:
                 lease.wait(parked_at, call, reply)
         while self._after_commit and self._after_commit[0][0] <= trans_id:
             self._after_commit.popleft()[1]()
-        unplaced = self._unplaced
+        unplaced = self.unplaced
         placeable: list[Message] = []
         bound = message_id(trans_id + 1, 0)
         while unplaced and unplaced[0].msg_id < bound:
@@ -183,8 +192,8 @@ class Ledger:
 
     def take_records(self) -> tuple[list[Made], list[tuple[int, int]]]:
         """Take the records that are to be logged next, and which of them belong together (see `make_entries`)."""
-        records, together = self.records, self._together
-        self.records, self._together = [], []
+        records, together = self.records, self.together
+        self.records, self.together = [], []
         return records, together
 
     def take_answers(self) -> list[Answer]:
@@ -211,7 +220,7 @@ class Ledger:
     def uncommitted_due(self, queue: str, count: int) -> int:
         """How many of a queue's messages are due and not committed; at most `count` are looked for."""
         due = 0
-        for message in self._unplaced:
+        for message in self.unplaced:
             if message.queue == queue and message.due_at <= self.now:
                 due += 1
                 if due == count:
@@ -221,4 +230,4 @@ class Ledger:
     @property
     def uncommitted_ids(self) -> list[int]:
         """The ids of the messages that are produced but not committed."""
-        return [message.msg_id for message in self._unplaced]
+        return [message.msg_id for message in self.unplaced]

@@ -11,6 +11,7 @@ from actors.streams.grouping import Grouping
 from actors.streams.places import Finder
 from actors.streams.reading import Reading
 from actors.streams.topic_admin import TopicAdmin
+from actors.streams.transactions import Transacting
 from actors.streams.writing import Writing
 
 
@@ -26,11 +27,13 @@ def shard_machines(context: ShardContext) -> list[Machine]:
     producing = next(machine for machine in of_queues if isinstance(machine, Producing))
     consuming = next(machine for machine in of_queues if isinstance(machine, Consuming))
     consuming.also_cancels += [reading.cancel, grouping.cancel]
-    return [
+    writing = Writing(context, producing)
+    machines = [
         *of_queues,
         TopicAdmin(context, finder, coordinator, reading, grouping),
-        Writing(context, producing),
+        writing,
         reading,
         grouping,
         committing,
     ]
+    return [*machines, Transacting(context, delivery, producing, writing, machines)]

@@ -83,6 +83,14 @@ class Writing(Machine):
         if items is not None:
             self._append(call, topic, items)
 
+    def is_repeated(self, request: Request) -> bool:
+        """Whether an append with a number came before."""
+        topic = self._topics.by_name.get(request.topic or "")
+        if topic is None or request.producer is None:
+            return False
+        seen = self._topics.producers.known.get((topic.number, request.producer))
+        return (request.number or 0) <= last_serial(seen)
+
     def produce(self, call: Call, name: str) -> None:
         """Append what a produce to a topic has."""
         request, topic = call.request, self._topics.by_name[name]

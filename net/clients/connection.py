@@ -42,7 +42,8 @@ from net.clients.strangers_time import MANY, SMALL_BYTES
 from net.clients.waiting_requests import WaitingRequests
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.keep_alive import peer_has_ended
-from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, TransactionRequest, refusal
+from quorate.request_faults import named_in
 
 NO_REQUEST: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
@@ -60,6 +61,7 @@ LOOK_EVERY: Final = 16
 NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
 _MOVE: Final = int(Action.MOVE)
+_TRANSACTION: Final = int(Action.TRANSACTION)
 _OPEN: Final = State.OPEN
 _ENDED: Final = State.ENDED
 _CLOSING: Final = State.CLOSING
@@ -487,4 +489,9 @@ def _items_of(request: Request) -> int:
         return len(request.messages)
     if request.msg_ids is not None:
         return len(request.msg_ids)
-    return request.count or 0 if request.action == _MOVE else 0
+    action = request.action
+    if action == _MOVE:
+        return request.count or 0
+    if action == _TRANSACTION and isinstance(request, TransactionRequest):
+        return sum([1 + named_in(one) for one in request.operations])
+    return 0

@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import Raw
 
 from quorate.actions import LONG_REPLIES
-from quorate.protocol import Action, Reply, Request
+from quorate.protocol import Action, Reply, Request, TransactionRequest
 
 SHORT: Final = 0
 """A few words."""
@@ -19,6 +19,10 @@ ALONE: Final = 3
 ROW_BYTES: Final = 300
 """What each row of a long reply takes beside its data, more or less."""
 
+SHORT_OPERATIONS: Final = 100
+"""The replies to so many operations are as long as that to a batch."""
+
+_TRANSACTION: Final = int(Action.TRANSACTION)
 _CONSUME: Final = int(Action.CONSUME)
 _FIND: Final = int(Action.FIND)
 _WAIT_WITH_LONG: Final = frozenset({int(Action.SHOW), int(Action.READ), int(Action.GROUP)})
@@ -36,11 +40,15 @@ def reply_length(request: Request) -> int:
         return ALONE if request.as_job else SHORT
     if action != _CONSUME:
         if action not in _LONG_REPLIES:
-            return SHORT
+            return SHORT if action != _TRANSACTION else _of_transaction(request)
         return SHORT if action in _WAIT_WITH_LONG and request.wait else LONG
     if request.wait:
         return ALONE if request.as_job else SHORT
     return ONE_MESSAGE if request.count is None else LONG
+
+
+def _of_transaction(request: Request) -> int:
+    return LONG if isinstance(request, TransactionRequest) and len(request.operations) > SHORT_OPERATIONS else SHORT
 
 
 def reply_bytes(reply: Reply) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from net.peers.messages import ForwardedCall
+from net.peers.messages import ForwardedCall, ForwardedOperation
 from quorate.actions import BASE_LEVEL, LATER, STREAMS_LEVEL
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, TrimmedReply
@@ -19,6 +19,7 @@ from quorate.protocol import (
     AFTER_BYTES_MAX,
     NO_DATA,
     PLAIN,
+    Action,
     ClusterReply,
     DeliveredReply,
     KeptReply,
@@ -31,10 +32,11 @@ from quorate.protocol import (
     Request,
     ScanReply,
     ShowReply,
+    TransactionRequest,
     name_fault,
 )
 from quorate.queue_replies import ListReply, MonitorReply, SettingsReply
-from quorate.request_faults import group_fault, group_name_fault, headers_fault
+from quorate.request_faults import group_fault, group_name_fault, headers_fault, operations_fault
 from quorate.stream_replies import (
     AppendReply,
     CommitReply,
@@ -45,6 +47,7 @@ from quorate.stream_replies import (
     ReadReply,
     TopicListReply,
     TopicReply,
+    TransactionReply,
 )
 
 SHORT_NAME: Final = 64
@@ -58,7 +61,7 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
     *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply, KeptReply),
     *(AppendReply, ReadReply, RawReadReplyWithFrames, GoneReply, ConflictReply, TopicReply, TopicListReply),
-    *(GroupReply, CommitReply),
+    *(GroupReply, CommitReply, TransactionReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -93,6 +96,15 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request, principal: str = "") -> ForwardedCall:
     """Pack a call as it is sent to another node."""
+    if isinstance(request, TransactionRequest):
+        operations = [ForwardedOperation(*_packed(one)) for one in request.operations]
+        plain = Request(request.action, seq=request.seq, patience=request.patience)
+        return ForwardedCall(serial, client, reply_bytes_max, plain, [], principal, operations)
+    return ForwardedCall(serial, client, reply_bytes_max, *_packed(request), principal)
+
+
+def _packed(request: Request) -> tuple[Request, list[bytes | None]]:
+    """Give a request without payloads, and those."""
     payloads: list[bytes | None] = []
     if request.token is not None:
         request = replace(request, token=None)  # no other node is to know it
@@ -102,11 +114,13 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     if request.messages is not None:
         payloads += [None if item.data is NO_DATA else bytes(item.data) for item in request.messages]
         request = replace(request, messages=[replace(item, data=_FILLER) for item in request.messages])
-    return ForwardedCall(serial, client, reply_bytes_max, request, payloads, principal)
+    return request, payloads
 
 
 def level_of(request: Request) -> int:
     """Say which feature level a node has that can be asked that: an older one would take it for this node's fault."""
+    if isinstance(request, TransactionRequest):
+        return max([LATER[request.action], *map(level_of, request.operations)])
     level = LATER.get(request.action, BASE_LEVEL)
     for field, since in REQUEST_SINCE.items():
         if since > level and getattr(request, field) is not None:
@@ -120,7 +134,17 @@ def level_of(request: Request) -> int:
 
 def unpacked_request(call: ForwardedCall) -> Request | None:
     """Unpack the request of a call that another node sent; None if it is none that a client could have sent it."""
-    request, payloads = call.request, call.payloads
+    if not call.operations:
+        return _unpacked(call.request, call.payloads)
+    plain, operations = call.request, [_unpacked(one.request, one.payloads) for one in call.operations]
+    known = [one for one in operations if one is not None]
+    if plain.action != Action.TRANSACTION or len(known) < len(operations) or operations_fault(known):
+        return None
+    return TransactionRequest(plain.action, seq=plain.seq, patience=plain.patience, operations=known)
+
+
+def _unpacked(request: Request, payloads: list[bytes | None]) -> Request | None:
+    """Unpack one request; None if it is none."""
     if not has_fit_names(request) or not _are_fit(request, payloads):
         return None
     if request.messages is None and len(payloads) < 2:  # nearly all
@@ -199,6 +223,8 @@ def has_fit_names(request: Request) -> bool:
 PackedReply = tuple[int, bytes, list[bytes]]
 """A reply's kind, the reply without payloads, its payloads."""
 
+_decode_packed: Final = msgspec.msgpack.Decoder(PackedReply).decode
+
 
 def packed_reply(reply: Reply) -> PackedReply:
     """Pack a reply as it is sent back."""
@@ -222,6 +248,10 @@ def packed_reply(reply: Reply) -> PackedReply:
     elif isinstance(reply, RawReadReplyWithFrames):
         payloads += [bytes(frames) for frames in reply.frames]
         stripped = replace(stripped, frames=[])
+    elif isinstance(reply, TransactionReply):
+        its = [*(reply.replies or ()), *(() if reply.refused is None else (reply.refused,))]
+        payloads += [b"" if one is None else _encode(packed_reply(one)) for one in its]
+        stripped = replace(stripped, replies=None, refused=None)
     elif isinstance(reply, ShowReply) and reply.message is not None:
         payloads.append(bytes(reply.message.data))
         stripped = replace(stripped, message=replace(reply.message, data=_FILLER))
@@ -249,6 +279,10 @@ def unpacked_reply(packed: PackedReply) -> Reply:
             reply.entries = list(rest)
         elif isinstance(reply, RawReadReplyWithFrames):
             reply.frames = list(rest)
+        elif isinstance(reply, TransactionReply):
+            its = [unpacked_reply(_decode_packed(one)) if one else None for one in rest]
+            reply.refused = its.pop() if its and reply.index is not None else None
+            reply.replies = its or None
         elif isinstance(reply, ShowReply) and reply.message is not None:
             reply.message.data = Raw(next(rest))
     except StopIteration:

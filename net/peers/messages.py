@@ -211,11 +211,19 @@ class TakeOver(msgspec.Struct, array_like=True, tag=12, gc=False):
     vote_id: Number
 
 
+class ForwardedOperation(msgspec.Struct, array_like=True, gc=False):
+    """An operation of a transaction, its payloads beside it."""
+
+    request: Request
+    payloads: Annotated[list[bytes | None], Meta(max_length=BATCH_MAX + 1)]
+
+
 class ForwardedCall(msgspec.Struct, array_like=True, gc=False):
     """A client's request, its payloads beside it.
 
     `serial` numbers the calls of a node upwards; `client` is the client's number, 0 of one that has this call alone.
     `principal` is who asks, as the node that it asked knows it: what that one may do, the leader looks up itself.
+    `operations`: those of a transaction.
     """
 
     serial: Number
@@ -224,6 +232,7 @@ class ForwardedCall(msgspec.Struct, array_like=True, gc=False):
     request: Request
     payloads: Annotated[list[bytes | None], Meta(max_length=BATCH_MAX + 1)]
     principal: Principal = ""
+    operations: Annotated[list[ForwardedOperation], Meta(max_length=BATCH_MAX)] = []
 
 
 class Forward(msgspec.Struct, array_like=True, tag=13, gc=False):

@@ -116,7 +116,7 @@ def _read(body: bytes, depth_max: int) -> Request | Fault:
     try:
         request = _decode(body)
     except READING_ERRORS as error:
-        return _reading_fault(error, body, depth_max)
+        return reading_fault(error, body, depth_max)
     return _fault_in(request, body, ANY_DEPTH) or request
 
 
@@ -165,7 +165,7 @@ class Judging:
         except StopIteration as end:
             outcome = cast("Request | Fault", end.value)
         except READING_ERRORS as error:
-            outcome = _reading_fault(error, self._body, self._depth_max)
+            outcome = reading_fault(error, self._body, self._depth_max)
         else:
             return None
         if isinstance(outcome, Fault):
@@ -543,7 +543,7 @@ def _has_double(text: bytes, found: msgspec.Struct) -> bool:
     return colons != text.count(b":")
 
 
-def _reading_fault(error: Exception, body: bytes, depth_max: int) -> Fault:
+def reading_fault(error: Exception, body: bytes, depth_max: int) -> Fault:
     """Say what a decoder has raised of a request."""
     if isinstance(error, msgspec.ValidationError):
         return _validation_fault(str(error), body)

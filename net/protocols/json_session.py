@@ -20,10 +20,10 @@ from net.protocols.json_reading import (
     LARGE_BODY_BYTES,
     SHOWN_BYTES_MAX,
     Judging,
-    decode_request,
     decode_whole,
 )
 from net.protocols.json_shapes import Loose
+from net.protocols.json_transactions import JudgingOperations, decode, judging
 from net.protocols.json_unknown import READING_ERRORS
 from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits, Session
 from quorate.log_replies import LogReplyWithEntries
@@ -61,7 +61,7 @@ class JsonSession(Session):
         self._limits = limits
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
         self._left: deque[tuple[bytes | Fault, tuple[int, int]]] = deque()
-        self._judged: Judging | None = None
+        self._judged: Judging | JudgingOperations | None = None
         self._judged_bytes = 0
 
     def discard(self) -> None:
@@ -120,16 +120,16 @@ class JsonSession(Session):
                 found.append(frame)
                 continue
             if len(frame) > STEPS_BYTES:
-                self._judged, self._judged_bytes = Judging(frame, self._limits.depth_max, facts), len(frame)
+                self._judged, self._judged_bytes = judging(frame, self._limits, facts), len(frame)
                 break
             if len(frame) > LARGE_BYTES:
                 self.large[len(found)] = len(frame)
-            self._add(found, decode_request(frame, self._limits, facts))
+            self._add(found, decode(frame, self._limits, facts))
         left_bytes = sum([len(frame) for frame, _ in left if isinstance(frame, bytes)])
         self.partial_bytes = self._framer.partial_bytes + self._judged_bytes + left_bytes
         return found
 
-    def _go_on(self, judged: Judging, found: list[Found]) -> None:
+    def _go_on(self, judged: Judging | JudgingOperations, found: list[Found]) -> None:
         """One step more with a large request."""
         outcome = judged.step()
         if outcome is not None:

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from quorate.protocol import BATCH_MAX, ProduceItem, Request
+from quorate.protocol import BATCH_MAX, ProduceItem, Request, TransactionRequest
 
 
 class Loose(msgspec.Struct):
@@ -31,3 +31,4 @@ Batch = _list_of_at_most(BATCH_MAX)
 
 RequestAsItCame = as_it_came(Request)
 ItemAsItCame = as_it_came(ProduceItem)
+TransactionAsItCame = as_it_came(TransactionRequest)

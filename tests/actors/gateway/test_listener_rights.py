@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from actors.messages.rights import CACHED_MAX, EVERY_RIGHT, Principal, Rights, not_allowed
 from actors.node.private_files import rights_of
 from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
-from quorate.protocol import Action, Request
+from quorate.protocol import Action, Request, TransactionRequest
 from storage.kinds import KINDS
 from tests.actors.gateway.listener_fixture import ListenerFixture
 from tests.examples import examples
@@ -50,7 +50,7 @@ def test_every_kind_of_record_is_read_with_the_right_to_the_log_alone_and_made_b
         "dropgroup": {Action.GROUP},
     }
     writing = {action for actions in made_by.values() for action in actions}
-    assert {facts.action for facts in TABLE if facts.writes} <= writing
+    assert {facts.action for facts in TABLE if facts.writes} <= {*writing, Action.TRANSACTION}, "as its operations do"
     assert all(facts.right != Right.NONE for facts in TABLE if facts.action in writing)
     assert set(made_by) == {kind.name for kind in KINDS}, "which actions make records of these kinds?"
 
@@ -124,6 +124,22 @@ def test_a_consumer_needs_the_right_to_each_queue_that_it_names() -> None:
     assert held.missing(Request(Action.CONSUME, queues=["a", "b1", "b2"])) is None
     assert held.missing(Request(Action.CONSUME, queues=["a", "c"])) == "consume"
     assert held.missing(Request(Action.CONSUME, queue="c", queues=["a"])) == "consume"
+
+
+def test_a_transaction_needs_the_rights_of_all_its_operations() -> None:
+    request = TransactionRequest(
+        Action.TRANSACTION,
+        operations=[
+            Request(Action.CONFIRM, queue="a", msg_id=1024),
+            Request(Action.APPEND, topic="b"),
+            Request(Action.COMMIT, topic="c", group="g", positions={0: 1}),
+        ],
+    )
+    assert rights_of(["consume:a", "produce:b", "consume:c"]).missing(request) is None
+    assert rights_of(["produce:b", "consume:c", "produce:a"]).missing(request) == "consume"
+    assert rights_of(["consume:*"]).missing(request) == "produce"
+    assert rights_of(["consume:a", "produce:b"]).missing(request) == "consume"
+    assert Rights({}).missing(Request(Action.TRANSACTION)) == "any"
 
 
 def test_who_makes_a_dead_letter_queue_of_one_must_be_allowed_to_produce_to_it() -> None:

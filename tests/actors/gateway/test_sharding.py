@@ -11,7 +11,7 @@ from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
 from actors.messages.sorting import cursor, position, rank
 from quorate.node_replies import MetricsReply, StatusReply
-from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, Request, refusal
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, Request, TransactionRequest, refusal
 from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import ShardedClusterReply
 from quorate.shards import shard_of_queue
@@ -50,6 +50,29 @@ def test_a_queue_and_a_message_are_in_one_shard() -> None:
             named = Request(action, msg_id=7 * 1024 + shard, queue=queue_in((shard + 1) % SHARDS))
             assert SHARDING.shard_of(named) == shard, "the message says it, not the queue that the client names"
         assert SHARDING.shard_of(Request(Action.LOG, shard=shard)) == shard
+
+
+def test_a_transaction_is_of_one_shard_or_is_refused_with_the_shards_of_its_names() -> None:
+    def asked(*operations: Request) -> TransactionRequest:
+        return TransactionRequest(Action.TRANSACTION, operations=list(operations))
+
+    for shard in range(SHARDS):
+        together = asked(
+            Request(Action.CONFIRM, msg_id=7 * 1024 + shard),
+            Request(Action.RELEASE, msg_ids=[9 * 1024 + shard, 11 * 1024 + shard]),
+            Request(Action.APPEND, topic=queue_in(shard)),
+            Request(Action.PRODUCE, queue=queue_in(shard, 50)),
+        )
+        assert SHARDING.shard_of(together) == shard
+        assert SHARDING.fault(together) is not None, "it is not asked of one that is in one shard"
+    apart = asked(Request(Action.APPEND, topic=queue_in(0)), Request(Action.CONFIRM, msg_ids=[1024, 1025]))
+    assert SHARDING.shard_of(apart) == SEVERAL
+    fault = SHARDING.fault(apart)
+    assert fault is not None
+    assert fault.error == ErrorWord.SEVERAL_SHARDS
+    assert f"{queue_in(0)!r} in shard 0, message 1025 in shard 1" in str(fault.reason)
+    by_key = asked(Request(Action.APPEND, topic=queue_in(0)), Request(Action.CONFIRM, key="k", scope="all"))
+    assert SHARDING.shard_of(by_key) == SEVERAL
 
 
 def test_what_names_nothing_that_there_is_is_refused_somewhere() -> None:

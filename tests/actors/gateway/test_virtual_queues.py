@@ -12,7 +12,7 @@ from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from net.protocols import BESIDE
 from quorate.actions import TABLE
-from quorate.protocol import RedirectReply, Reply, Request
+from quorate.protocol import RedirectReply, Reply, Request, TransactionRequest
 
 
 class _Nobody(pykka.ThreadingActor):
@@ -88,6 +88,18 @@ def test_copies_are_forwarded_where_who_asked_is_and_redirected_where_that_is() 
         routing.linked(0.0, 2)
         routed = routing.route(0.0, calls)
         assert (len(routed.answers), len(routed.forwards)) == ((2, 0) if is_told else (0, 2)), protocol
+
+
+def test_no_operation_of_a_transaction_is_about_a_virtual_queue() -> None:
+    queues = VirtualQueues({"v": ["a", "b"]})
+    for wrong in (Request(1, queue="v"), Request(27, topic="v")):
+        request = TransactionRequest(31, operations=[Request(1, queue="a"), wrong])
+        call = Call(request, Client(), 0, NOBODY)
+        assert may_name(queues.names, [call])
+        calls, [(refused, reply)] = queues.split([call], NOBODY)
+        assert (calls, refused, reply.error) == ([], call, "not_supported")
+    call = Call(TransactionRequest(31, operations=[Request(1, queue="a")]), Client(), 0, NOBODY)
+    assert queues.split([call], NOBODY) == ([call], [])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from actors.messages.naming import naming_fault
 from bench.field_cases import SETTLING, cases
 from quorate.action_fields import READS
 from quorate.actions import DONE_BY_SHARDS
-from quorate.protocol import Action, Request
+from quorate.protocol import Action, Request, TransactionRequest
 from tests.actors.queues.shard import NOBODY, Shard, delivery_of
 
 OTHERS_CASES = 5_000
@@ -120,4 +120,4 @@ def test_fields_that_name_messages_are_judged_in_one_place() -> None:
 def test_every_action_has_its_fields() -> None:
     assert READS.keys() == {int(action) for action in Action}
     for action, fields in READS.items():
-        assert set(fields) <= set(Request.__struct_fields__), action
+        assert set(fields) <= set(TransactionRequest.__struct_fields__), action

@@ -28,12 +28,14 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
+    TransactionRequest,
 )
 from quorate.queue_replies import ListReply, QueueRow
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
 from quorate.stream_replies import (
     AppendReply,
     CommitReply,
+    ConflictReply,
     GoneReply,
     GroupReply,
     PartitionRow,
@@ -44,6 +46,7 @@ from quorate.stream_replies import (
     TopicListReply,
     TopicReply,
     TopicRow,
+    TransactionReply,
 )
 from storage.records import BASE_LEVEL, LEVEL
 
@@ -58,6 +61,15 @@ REQUESTS = [
     Request(1, queue="q", data=Raw(b""), encoding=PLAIN),
     Request(1, queue="q", messages=[ProduceItem(Raw(b"1"), priority=3), ProduceItem(Raw(b"\xc0"), encoding=PLAIN)]),
     Request(1, queue="q", messages=[ProduceItem(Raw(b""), encoding=PLAIN), ProduceItem(NO_DATA)]),
+    TransactionRequest(
+        31,
+        seq=9,
+        operations=[
+            Request(1, queue="q", messages=[ProduceItem(Raw(b"1")), ProduceItem(Raw(b"\xc0"), encoding=PLAIN)]),
+            Request(27, topic="t", data=Raw(b"\xff"), encoding=PLAIN, key="k"),
+            Request(30, topic="t", group="g", positions={3: 4}),
+        ],
+    ),
     Request(2, queues=["a", "b"], wait=3.0, consumer="worker"),
     Request(7, pattern="*", after="name"),
 ]
@@ -102,6 +114,22 @@ REPLIES = [
     TopicListReply(action=26, code=0, topics=[TopicRow("t", 1, 4, 99, 0, 1.0, 5)], topic_count=1),
     GroupReply(action=29, code=0, topic="t", group="g", member="m", generation=3, owns=[1], positions={1: 5}),
     CommitReply(action=30, code=0, topic="t", group="g", positions={1: 5}),
+    TransactionReply(
+        action=31,
+        code=0,
+        replies=[
+            Reply(action=3, code=0, confirmed=1),
+            None,
+            CommitReply(action=30, code=0, topic="t", group="g", positions={1: 5}),
+        ],
+    ),
+    TransactionReply(
+        action=31,
+        code=-1,
+        error="offset_conflict",
+        index=0,
+        refused=ConflictReply(action=27, code=-1, topic="t", partition=1, next=5),
+    ),
     LogReplyWithEntries(
         action=14, code=0, shard=1, bytes=11, first_trans_id=1, last_trans_id=9, committed=9, entries=[b"\x00", b"ab"]
     ),
@@ -138,6 +166,15 @@ def test_a_reply_arrives_as_it_was(reply: Reply) -> None:
     message = carried(ForwardAnswers([(5, packed_reply(reply))]))
     assert isinstance(message, ForwardAnswers)
     assert shown(unpacked_reply(message.answers[0][1])) == before == shown(reply)
+
+
+def test_a_transaction_with_what_no_client_could_have_asked_is_no_request() -> None:
+    for wrong in (Request(2, queue="q"), Request(1, queue="a\0"), Request(1, queue="q", replicate=2)):
+        call = packed_call(1, 0, 1, TransactionRequest(31, operations=[Request(1, queue="q", data=Raw(b"1")), wrong]))
+        assert unpacked_request(call) is None
+    call = packed_call(1, 0, 1, TransactionRequest(31, operations=[Request(1, queue="q", data=Raw(b"1"))]))
+    call.request = Request(1, queue="q")
+    assert unpacked_request(call) is None
 
 
 def test_an_absent_payload_stays_absent() -> None:

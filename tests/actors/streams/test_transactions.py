@@ -1,0 +1,336 @@
+"""Transactions by hand: all of the operations, or nothing, whatever the operations are."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.protocol import Action
+from storage.state import ShardState
+from storage.undo import STEPS_MAX
+from tests.actors.queues.shard import Shard, delivery_of
+from tests.actors.streams.test_grouping import append, heartbeat, with_topic
+from tests.examples import examples
+from tests.storage.facts import facts
+from tests.storage.topic_records import topic_facts
+
+PRODUCE, CONFIRM, RELEASE, BURY = (int(one) for one in (Action.PRODUCE, Action.CONFIRM, Action.RELEASE, Action.BURY))
+APPEND, COMMIT = int(Action.APPEND), int(Action.COMMIT)
+
+
+def whole(shard: Shard, state: ShardState | None = None) -> tuple[Any, ...]:
+    """All that a shard's state says, and where messages stand."""
+    state = state or shard.state
+    said = facts(state, shard.now)
+    said["at"] = (state.trans_id, state.data_bytes)
+    orders = [(name, list(queue.ready), list(queue.waiting)) for name, queue in state.queues.items()]
+    return said, orders if state is shard.state else None, topic_facts(state)
+
+
+def transact(shard: Shard, *operations: dict[str, Any]) -> dict[str, Any]:
+    return shard.ask(Action.TRANSACTION, operations=list(operations))
+
+
+def consumed(shard: Shard, queue: str = "q", **fields: Any) -> dict[str, Any]:
+    """Produce a message, and take it."""
+    shard.ask(Action.PRODUCE, queue=queue, data="job", retry=60, **fields)
+    return shard.ask(Action.CONSUME, queue=queue)
+
+
+def read(shard: Shard, partition: int = 0) -> list[Any]:
+    reply = shard.ask(Action.READ, topic="t", partition=partition, offset=0)
+    return [one["data"] for one in reply["messages"]]
+
+
+def test_a_job_is_done_its_results_appended_and_a_position_committed_at_once() -> None:
+    shard = with_topic(1)
+    job = consumed(shard)
+    reply = transact(
+        shard,
+        {"action": CONFIRM, "msg_id": job["msg_id"], "delivery": 1},
+        {"action": APPEND, "topic": "t", "data": "a"},
+        {"action": APPEND, "topic": "t", "messages": [{"data": "b"}, {"data": "c"}]},
+        {"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 2}},
+        {"action": PRODUCE, "queue": "next", "data": {"of": "job"}, "key": "k"},
+    )
+    assert reply["code"] == 0
+    assert [one["action"] for one in reply["replies"]] == [CONFIRM, APPEND, APPEND, COMMIT, PRODUCE]
+    assert reply["replies"][0]["confirmed"] == 1
+    assert reply["replies"][2]["offsets"] == [1, 2]
+    assert reply["replies"][3]["positions"] == {"0": 2}
+    assert read(shard) == ["a", "b", "c"]
+    assert shard.ask(Action.CONSUME, queue="next")["msg_id"] == reply["replies"][4]["msg_id"]
+    assert whole(shard, shard.replayed())[::2] == whole(shard)[::2]
+
+
+def test_all_of_it_is_one_entry_and_is_answered_when_that_is_committed() -> None:
+    shard = with_topic(1)
+    job = consumed(shard)
+    shard.commits = False
+    other = shard.send(Action.PRODUCE, queue="q", data="before")
+    order = shard.send(
+        Action.TRANSACTION,
+        operations=[
+            {"action": CONFIRM, "msg_id": job["msg_id"]},
+            {"action": APPEND, "topic": "t", "messages": [{"data": 1}, {"data": 2}]},
+        ],
+    )
+    assert not {other, order} & shard.replies.keys()
+    assert shard.broker.ledger.together == [(1, 4)]
+    assert not shard.broker.ledger.state.undo.is_on
+    shard.commit()
+    assert shard.replies[order]["code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        ({"action": CONFIRM, "msg_id": 999_999}, "no_such_message"),
+        ({"action": CONFIRM, "msg_ids": [5 << 13, 999_999]}, "no_such_message"),
+        ({"action": APPEND, "topic": "none", "data": 1}, "no_such_topic"),
+        ({"action": APPEND, "topic": "t", "data": 1, "expected": 7}, "offset_conflict"),
+        ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"5": 1}}, "wrong_partition"),
+        ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 1}, "member": "m"}, "unknown_member"),
+        ({"action": PRODUCE, "queue": "q"}, "field_error"),
+        ({"action": PRODUCE, "queue": "full", "data": 1}, "queue_full"),
+        ({"action": PRODUCE, "queue": "q", "data": 1, "key": "taken"}, "duplicate_key"),
+        ({"action": BURY, "msg_id": 999_999}, "no_such_message"),
+        ({"action": RELEASE}, "field_error"),
+    ],
+)
+def test_one_that_can_not_be_done_undoes_all_of_it_and_is_named(refused: dict[str, Any], error: str) -> None:
+    shard = with_topic(1)
+    job = consumed(shard)
+    shard.ask(Action.CONFIGURE, queue="full", max_size=1)
+    shard.ask(Action.PRODUCE, queue="full", data=1)
+    shard.ask(Action.PRODUCE, queue="q", data="old", key="taken", delay=100)
+    before, records = whole(shard), len(shard.log)
+    reply = transact(
+        shard,
+        {"action": CONFIRM, "msg_id": job["msg_id"]},
+        {"action": APPEND, "topic": "t", "data": "a", "producer": "p", "number": 3},
+        {"action": PRODUCE, "queue": "new", "data": "b"},
+        {"action": COMMIT, "topic": "t", "group": "other", "positions": {"0": 1}},
+        refused,
+        {"action": PRODUCE, "queue": "never", "data": "c"},
+    )
+    assert (reply["code"], reply["error"], reply["index"]) == (-1, error, 4)
+    assert reply["reason"].startswith("operations[4]: ")
+    assert reply["refused"]["error"] == error
+    assert whole(shard) == before
+    assert len(shard.log) == records
+    shard.state.check()
+    assert read(shard) == []
+    assert shard.ask(Action.CONFIRM, msg_id=job["msg_id"], held=True)["confirmed"] == 1
+    assert append(shard, "a", producer="p", number=1)["offsets"] == [0], "the number was not used"
+
+
+def test_a_message_in_other_hands_is_not_confirmed() -> None:
+    shard = Shard()
+    first = consumed(shard)
+    shard.pass_time(61)
+    again = shard.ask(Action.CONSUME, queue="q")
+    assert (again["msg_id"], again["deliveries"]) == (first["msg_id"], 2)
+    reply = transact(shard, {"action": CONFIRM, "msg_id": first["msg_id"], "delivery": 1})
+    assert (reply["error"], reply["index"]) == ("not_in_flight", 0)
+    waiting = shard.ask(Action.PRODUCE, queue="q", data="never taken")
+    two = transact(shard, {"action": CONFIRM, "msg_ids": [first["msg_id"], waiting["msg_id"]]})
+    assert (two["error"], two["reason"]) == (
+        "not_in_flight",
+        "operations[0]: 1 of 2 messages are in flight for who asks",
+    )
+    assert transact(shard, {"action": CONFIRM, "msg_id": first["msg_id"], "delivery": 2})["code"] == 0
+    assert transact(shard, {"action": CONFIRM, "msg_id": first["msg_id"], "delivery": 2})["error"] == "no_such_message"
+
+
+def test_what_an_operation_finds_is_what_earlier_ones_made() -> None:
+    shard = with_topic(1)
+    job = consumed(shard)
+    reply = transact(
+        shard,
+        {"action": CONFIRM, "msg_id": job["msg_id"]},
+        {"action": CONFIRM, "msg_id": job["msg_id"]},
+    )
+    assert (reply["error"], reply["index"]) == ("no_such_message", 1)
+    reply = transact(
+        shard,
+        {"action": APPEND, "topic": "t", "data": 1, "expected": 0},
+        {"action": APPEND, "topic": "t", "data": 2, "expected": 1},
+        {"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 2}},
+    )
+    assert reply["code"] == 0
+
+
+def test_one_that_comes_again_is_known_by_its_numbers() -> None:
+    shard = with_topic(1)
+    job = consumed(shard)
+    operations: list[dict[str, Any]] = [
+        {"action": CONFIRM, "msg_id": job["msg_id"], "delivery": 1},
+        {"action": APPEND, "topic": "t", "data": "a", "producer": "p", "number": 1},
+    ]
+    assert "duplicate" not in transact(shard, *operations)
+    again = transact(shard, *operations)
+    assert (again["code"], again["duplicate"]) == (0, True)
+    assert again["replies"][0] is None
+    assert again["replies"][1]["offset"] == 0
+    assert read(shard) == ["a"]
+
+
+def test_waiters_get_what_a_transaction_released_and_nothing_of_one_that_was_refused() -> None:
+    shard = Shard()
+    job = consumed(shard)
+    waits = shard.send(Action.CONSUME, queue="q", wait=100)
+    released = {"action": RELEASE, "msg_id": job["msg_id"]}
+    refused = transact(shard, released, {"action": CONFIRM, "msg_id": 999_999})
+    assert refused["index"] == 1
+    assert waits not in shard.replies
+    assert transact(shard, released)["replies"][0]["released"] == 1
+    assert shard.replies[waits]["msg_id"] == job["msg_id"]
+
+
+def test_a_message_that_is_not_committed_is_shown_to_nobody_when_its_replacement_is_taken_back() -> None:
+    shard = Shard()
+    shard.commits = False
+    first = shard.send(Action.PRODUCE, queue="q", data="first", key="k")
+    refused = shard.send(
+        Action.TRANSACTION,
+        operations=[
+            {"action": PRODUCE, "queue": "q", "data": "second", "key": "k", "on_duplicate": "replace"},
+            {"action": CONFIRM, "msg_id": 999_999},
+        ],
+    )
+    taken = shard.send(Action.CONSUME, queue="q")
+    shard.state.check()
+    shard.commit()
+    shard.commits = True
+    assert shard.replies[refused]["index"] == 1
+    assert "msg_id" not in shard.replies[taken]
+    assert shard.ask(Action.CONSUME, queue="q")["msg_id"] == shard.replies[first]["msg_id"]
+
+
+def test_a_thousand_operations_and_names_are_allowed_and_no_more() -> None:
+    shard = Shard()
+    one = {"action": PRODUCE, "queue": "q", "data": 1, "retry": 60}
+    assert len(transact(shard, *[one] * 1000)["replies"]) == 1000
+    ids = [shard.ask(Action.CONSUME, queue="q", count=500)["messages"] for _ in range(2)]
+    listed = [message["msg_id"] for some in ids for message in some]
+    reply = transact(shard, {"action": CONFIRM, "msg_ids": listed}, {"action": CONFIRM, "msg_id": 999_999})
+    assert reply["index"] == 1
+    assert shard.state.queues["q"].in_flight == 1000
+    assert transact(shard, {"action": CONFIRM, "msg_ids": listed})["replies"][0]["confirmed"] == 1000
+    assert STEPS_MAX > 3000
+
+
+def test_no_room_is_said_before_anything_is_done() -> None:
+    shard = Shard(queues_max=2)
+    shard.ask(Action.PRODUCE, queue="a", data=1)
+    new = [{"action": PRODUCE, "queue": name, "data": 1} for name in ("b", "c")]
+    assert transact(shard, *new)["error"] == "limit_reached"
+    assert transact(shard, new[0])["code"] == 0
+    small = Shard(memory_bytes_max=2000)
+    assert transact(small, *[{"action": PRODUCE, "queue": "q", "data": "x" * 500}] * 3)["error"] == "limit_reached"
+    assert not small.state.queues
+
+
+def test_members_commit_in_a_transaction_what_they_have() -> None:
+    shard = with_topic(1)
+    append(shard, 1, 2, 3)
+    heartbeat(shard, "m")
+    commit = {"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 1}}
+    assert transact(shard, commit)["error"] == "not_owner"
+    assert transact(shard, {**commit, "member": "m"})["code"] == 0
+
+
+OPERATIONS = st.one_of(
+    st.builds(
+        lambda queue, key, how: {
+            "action": PRODUCE,
+            "queue": queue,
+            "data": "x",
+            "retry": 60,
+            **({} if key is None else {"key": key}),
+            **({} if key is None or how is None else {"on_duplicate": how}),
+        },
+        st.sampled_from(["q", "r", "new", "dead"]),
+        st.sampled_from([None, None, "k1", "k2"]),
+        st.sampled_from([None, "keep", "replace"]),
+    ),
+    st.builds(lambda at: {"action": CONFIRM, "held_at": at}, st.integers(0, 5)),
+    st.builds(
+        lambda at, delay: {"action": RELEASE, "held_at": at, "delay": delay}, st.integers(0, 5), st.integers(0, 9)
+    ),
+    st.builds(lambda at: {"action": BURY, "held_at": at}, st.integers(0, 5)),
+    st.builds(
+        lambda key, number: {
+            "action": APPEND,
+            "topic": "t",
+            "data": "y",
+            "key": key,
+            **({} if number is None else {"producer": "p", "number": number}),
+        },
+        st.sampled_from(["a", "b", "c"]),
+        st.one_of(st.none(), st.integers(1, 20)),
+    ),
+    st.builds(
+        lambda index, offset: {"action": COMMIT, "topic": "t", "group": "g", "positions": {str(index): offset}},
+        st.integers(0, 2),
+        st.integers(0, 5),
+    ),
+)
+
+
+ROUNDS = st.tuples(st.booleans(), st.lists(OPERATIONS, min_size=1, max_size=6), st.integers(0, 40))
+
+
+def _prepared() -> tuple[Shard, list[int]]:
+    shard = with_topic(3)
+    for name in ("q", "r"):
+        shard.ask(Action.CONFIGURE, queue=name, dead_letter="dead", max_deliveries=3)
+    held: list[int] = []
+    for at in range(4):
+        shard.ask(Action.PRODUCE, queue="q" if at % 2 else "r", data=at, retry=60, ttl=70 + at)
+    for name in ("q", "r"):
+        held += [one["msg_id"] for one in shard.ask(Action.CONSUME, queue=name, count=9)["messages"]]
+    shard.ask(Action.PRODUCE, queue="q", data="ready", key="k1")
+    shard.ask(Action.PRODUCE, queue="r", data="later", key="k2", delay=30)
+    return shard, held
+
+
+def _named(held: list[int], operation: dict[str, Any]) -> dict[str, Any]:
+    said = {**operation}
+    if "held_at" in said:
+        at = said.pop("held_at")
+        said["msg_id"] = held[at] if at < len(held) else 999_999
+    return said
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.lists(OPERATIONS, min_size=1, max_size=6), st.integers(0, 40)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_one_that_is_refused_leaves_no_trace(rounds: list[tuple[bool, list[dict[str, Any]], int]]) -> None:
+    """Beside a shard that was not asked: all replies, records and places stay the same, also when time passes."""
+    shard, held = _prepared()
+    other, _ = _prepared()
+    for fails, operations, seconds in rounds:
+        asked = [_named(held, one) for one in operations]
+        if fails:
+            before = whole(shard)
+            reply = transact(shard, *asked, {"action": CONFIRM, "msg_id": 888_888})
+            assert reply["code"] == -1 or reply.get("duplicate")
+            assert whole(shard) == before
+        else:
+            assert transact(shard, *asked) == transact(other, *asked)
+        shard.state.check()
+        delivery_of(shard.broker)  # what is ready is where it was
+        waits = [one.send(Action.CONSUME, queue="q", wait=5, count=2) for one in (shard, other)]
+        for one in (shard, other):
+            one.pass_time(seconds)
+        assert shard.replies.get(waits[0]) == other.replies.get(waits[1])
+        assert shard.log == other.log
+    assert whole(shard, shard.replayed())[::2] == whole(other)[::2]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quorate.queue_replies import QueueRow, QueueSettings
     from quorate.streams import Appended, NewTopicMessage, TopicMessage
     from quorate.topic_reader import TopicReader
+    from quorate.transaction import AsyncTransaction, Planned, Transaction
     from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
@@ -53,6 +54,9 @@ _HOME = {
     "NewTopicMessage": "streams",
     "TopicMessage": "streams",
     "TopicReader": "topic_reader",
+    "AsyncTransaction": "transaction",
+    "Planned": "transaction",
+    "Transaction": "transaction",
     "AsyncClient": "async_client",
     "AsyncMessage": "async_client",
     "Client": "client",
@@ -78,6 +82,7 @@ __all__ = [
     "Appended",
     "AsyncClient",
     "AsyncMessage",
+    "AsyncTransaction",
     "Client",
     "ConnectionFailedError",
     "DeliveredMessage",
@@ -90,6 +95,7 @@ __all__ = [
     "NewTopicMessage",
     "NotAllowedError",
     "NotInFlightError",
+    "Planned",
     "Produced",
     "ProtocolViolationError",
     "QueueFullError",
@@ -103,6 +109,7 @@ __all__ = [
     "TooLargeError",
     "TopicMessage",
     "TopicReader",
+    "Transaction",
     "UnavailableError",
     "UnknownOutcomeError",
     "Worker",

@@ -13,6 +13,7 @@ from quorate.protocol import Action
 from quorate.replies import JsonObject
 from quorate.stream_replies import GroupRow, TopicRow
 from quorate.streams import EARLIEST, Appended, Part, Start, TopicView
+from quorate.transaction import AsyncTransaction
 
 T = TypeVar("T")
 
@@ -82,6 +83,10 @@ class AsyncTopicCalls:
         return AsyncTopicReader(
             self, topic, group, partitions=partitions, start=start, follow=follow, session=session, count=count
         )
+
+    def transaction(self) -> AsyncTransaction:
+        """As `Client.transaction`, for `async with`."""
+        return AsyncTransaction(self._do, self._encoder)
 
     # -- topics ------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from quorate.actions import ASKS_NODE, About, about
 from quorate.after_fork import forget_after_fork
 from quorate.nodes import Address
+from quorate.protocol import Action
 from quorate.shards import shard_of_message, shard_of_queue
 
 LEARN_AFTER: Final = 16
@@ -79,6 +80,9 @@ class ShardMap:
         addresses = self._addresses
         if not addresses:
             return None
+        if action == Action.TRANSACTION:  # all of it is of one shard
+            body = body["operations"][0]
+            action = body["action"]
         shard = -1
         if action in BY_MESSAGE and "msg_id" in body:
             shard = shard_of_message(int(body["msg_id"]))

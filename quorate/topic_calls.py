@@ -13,6 +13,7 @@ from quorate.replies import JsonObject
 from quorate.stream_replies import GroupRow, TopicRow
 from quorate.streams import EARLIEST, Appended, Part, Start, TopicView
 from quorate.topic_reader import TopicReader
+from quorate.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -103,6 +104,20 @@ class TopicCalls:
         return TopicReader(
             self, topic, group, partitions=partitions, start=start, follow=follow, session=session, count=count
         )
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction: what the block gathers is done when it ends, all of it or nothing.
+
+            with client.transaction() as transaction:
+                transaction.confirm(job)
+                transaction.append("{orders}.events", {"paid": job.data}, key="42")
+                transaction.produce("{orders}.mail", {"to": "ada"})
+
+        All of it is of one shard: names with the same tag are. Each message that it confirms, releases or buries must
+        be in flight. What each operation gave is its `result` behind the block. Where an answer is lost, the client
+        asks again if an append has a number, or a delivery is confirmed: that can't be done twice.
+        """
+        return Transaction(self._do, self._encoder)
 
     # -- topics ------------------------------------------------------------------------------------------------
 

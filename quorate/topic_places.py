@@ -142,6 +142,15 @@ class Places:
                 self._done[self._current.partition] = self._current.offset + 1
             self._current = None
 
+    @property
+    def behind_current(self) -> tuple[int, int, int] | None:
+        """Where the group goes on when the message that was given last is done: the partition, the offset, and the
+        generation in which the member got it; None: none was given."""
+        current = self._current
+        if current is None:
+            return None
+        return current.partition, current.offset + 1, self.has.get(current.partition, 0)
+
     def not_done(self) -> None:
         """Note that the message that was given last is not done, and will not be."""
         self._current = None

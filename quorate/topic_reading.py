@@ -41,3 +41,15 @@ class TopicReading(Generic[ClientT]):
         self._places = Places(start, session, time.monotonic())
         self._closed = self._begun = False
         self._fault: Exception | None = None
+
+    @property
+    def behind_current(self) -> tuple[str, str, dict[int, int], str, int]:
+        """What is committed when the message that was given last is done: topic, group, positions, member, generation.
+
+        Raises ValueError where there is nothing to commit.
+        """
+        found = self._places.behind_current
+        if self.group is None or found is None:
+            raise ValueError("there is nothing to commit: the reader has no group, or has given no message")
+        index, offset, generation = found
+        return self._topic, self.group, {index: offset}, self.member, generation

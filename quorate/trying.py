@@ -90,6 +90,8 @@ class Trying:
 
     @property
     def _is_repeatable(self) -> bool:
+        if self._action == Action.TRANSACTION:
+            return any(_is_done_once(one) for one in self._body["operations"])
         is_numbered = self._action == Action.APPEND and "producer" in self._body
         return self._action in REPEATABLE or self.is_keyed or is_numbered
 
@@ -271,6 +273,13 @@ class Trying:
             self.was_repeated = True
             return True
         return error in NOT_DONE
+
+
+def _is_done_once(operation: dict[str, Any]) -> bool:
+    """Whether an operation can't be done twice, nor the transaction that it is a part of."""
+    if operation["action"] == Action.APPEND:
+        return "producer" in operation
+    return operation["action"] == Action.CONFIRM and "delivery" in operation
 
 
 def keeps_connection(nodes: Nodes, address: Address, reply: dict[str, Any]) -> bool:

@@ -4,17 +4,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from quorate import Client, QuorateError
+from quorate import Client, Message, QuorateError
 from tests.cluster import Cluster, wait_for
 
 KILLS = 4
 PARTITIONS = 4
+JOBS, DONE = "{t}.jobs", "{t}.done"
 LOG_RECORDS = 500
 """So short a log that its head goes again and again: most of what is appended is in blocks by the end."""
 
@@ -28,7 +30,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class Work:
-    """Appenders with numbers, a group of readers, and readers without one: until `stop`."""
+    """Appenders with numbers, a group of readers, and readers without one; and workers, who confirm a job, append what
+    came of it and produce it in one transaction: until `stop`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.nodes = [f"127.0.0.1:{node.port}" for node in cluster.nodes.values()]
@@ -36,11 +39,13 @@ class Work:
         self.appended: dict[tuple[int, int], Any] = {}
         self.seen: dict[tuple[int, int], set[Any]] = {}
         self.by_group: list[Any] = []
+        self.jobs = 0
         self.problems: list[str] = []
         self.threads = [
             *(threading.Thread(target=self.run, args=(self.append, name)) for name in ("a", "b")),
             *(threading.Thread(target=self.run, args=(self.read_as_member, name)) for name in ("c", "d")),
             *(threading.Thread(target=self.run, args=(self.follow, node)) for node in self.nodes),
+            *(threading.Thread(target=self.run, args=(self.work, name)) for name in ("e", "f")),
         ]
 
     def run(self, what: Any, argument: str) -> None:
@@ -62,6 +67,29 @@ class Work:
                 for at, place in enumerate(client.append_many("t", data, producer=name, number=number)):
                     assert place.is_duplicate
                     self.appended[place.partition, place.offset] = data[at]
+
+    def work(self, name: str) -> None:
+        """Some transactions end with something that can't be done: nothing of those may be there."""
+        with Client(nodes=self.nodes, timeout=20) as client:
+            count = 0
+            while not self.stop.is_set():
+                count += 1
+                job = f"{name}.job.{count}"
+                with suppress(QuorateError):
+                    client.produce(JOBS, job, retry=3, key=job)
+                    self.jobs += 1
+                with suppress(QuorateError):
+                    if (taken := client.consume(JOBS, wait=1)) is not None:
+                        self.transact(client, taken, fails=count % 5 == 0)
+
+    @staticmethod
+    def transact(client: Client, job: Message, *, fails: bool) -> None:
+        with client.transaction() as one:
+            one.append("t", f"never {job.data}" if fails else f"of {job.data}", key=job.key)
+            one.confirm(job)
+            one.produce(DONE, f"never {job.data}" if fails else job.data)
+            if fails:
+                one.confirm(999_999)
 
     def read_as_member(self, _: str) -> None:
         while not self.stop.is_set():
@@ -133,6 +161,10 @@ def test_kill_9_of_leaders_under_all_of_it_loses_nothing_and_all_nodes_have_the_
         for thread in work.threads:
             thread.join(60)
         assert not work.problems
+        left, done = (
+            [message.data for state in ("ready", "delayed", "in_flight") for message in client.browse(queue, state)]
+            for queue in (JOBS, DONE)
+        )
         ends = {row.partition: row.next for row in client.topic("t").partitions}
         there: dict[tuple[int, int], Any] = {}
         for message in client.read("t"):
@@ -143,6 +175,12 @@ def test_kill_9_of_leaders_under_all_of_it_loses_nothing_and_all_nodes_have_the_
     datas = [data for data in there.values() if data != "end"]
     assert len(datas) == len({*datas}), "what has a number is there once"
     assert all(datas == {there[place]} for place, datas in work.seen.items()), "nobody saw what was undone"
+    appended = [data for data in datas if data.startswith("of ")]
+    assert sorted(appended) == sorted(f"of {job}" for job in done), "a transaction is there whole, or not at all"
+    assert not {*left} & {*done}
+    assert not [one for one in (*datas, *done) if one.startswith("never ")]
+    assert len(done) > 20
+    assert len(done) + len(left) >= work.jobs, "no job is lost"
     assert {*work.by_group} <= {*there.values()}
 
     def read_everywhere() -> bool:

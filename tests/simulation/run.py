@@ -29,7 +29,18 @@ from tests.simulation.replacer import Replacer
 from tests.simulation.rules import IDLE
 from tests.simulation.rules import QUEUES as WORKERS_QUEUES
 from tests.simulation.steward import LOOKED, QUEUES, Looker, Steward
-from tests.simulation.streamer import APPENDED, OWNED, READ, TOPIC, Streamer, TopicHistory, problems_of
+from tests.simulation.streamer import (
+    APPENDED,
+    DONE,
+    JOBS,
+    OWNED,
+    READ,
+    TOPIC,
+    TRANSACTED,
+    Streamer,
+    TopicHistory,
+    problems_of,
+)
 from tests.simulation.worker import CANCELLED, Worker
 from tests.simulation.world import World
 
@@ -189,6 +200,7 @@ class Run:
                 + Counter({LOOKED: sum(one.looked for one in lookers)})
                 + Counter({DABBLED: sum(one.asked for one in dabblers)})
                 + Counter({APPENDED: sum(one.appended for one in self.streamers)})
+                + Counter({TRANSACTED: sum(one.transacted for one in self.streamers)})
                 + Counter({READ: sum(one.read for one in self.streamers), OWNED: self.topic.owned})
                 + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
@@ -395,7 +407,7 @@ def _members_of(worker: SimulatedNode) -> list[tuple[int, bool, int]]:
 
 def _is_left(message: Message) -> bool:
     """Whether it is there though all was taken; but for what nobody takes."""
-    return message.queue not in (IDLE, REPLACERS_QUEUE, *TOPICS) and not message.queue.startswith(PREFIX)
+    return message.queue not in (IDLE, REPLACERS_QUEUE, JOBS, DONE, *TOPICS) and not message.queue.startswith(PREFIX)
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

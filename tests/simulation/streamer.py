@@ -1,4 +1,5 @@
-"""A simulated client of a topic: it appends, reads from any node, and is a member of a group that commits.
+"""A simulated client of a topic: it appends, reads from any node, and is a member of a group that commits. What it
+makes of jobs it appends and produces in the transaction that confirms them; some of those are to be refused.
 
 What is known for certain stands in `TopicHistory`, which all of them share: what an append was answered, what anybody
 has read at an offset, who was told to have a partition, where the group was. Its random numbers are its own.
@@ -9,20 +10,31 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import msgspec
+
 from quorate.protocol import Action, ErrorWord
+from storage.state import ShardState
 from tests.simulation.clients import History, SimulatedSession
 from tests.simulation.cluster import SimulatedNode
 from tests.simulation.world import World
 
 TOPIC = "{stream}"
 GROUP = "readers"
+JOBS, DONE = f"{TOPIC}.jobs", f"{TOPIC}.done"
+NEVER = "never "
+"""Begins what is in transactions that are refused."""
+
 PARTITIONS = 3
 SESSION_S = 6.0
 APPENDED = "messages appended to a topic"
 READ = "messages read from a topic"
+TRANSACTED = "transactions that were done"
 OWNED = "times that a member got a partition"
 PACE = 0.7
 """A leader's clock may run so much faster."""
+
+GONE = (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_IN_FLIGHT)
+"""Why a transaction may be refused whose job is somebody else's by then, or done."""
 
 Place = tuple[int, int]
 """A partition, and an offset."""
@@ -33,6 +45,7 @@ class TopicHistory:
     """What is certain. `appended`: the data at a place, by an answer; `seen`: what anybody read there.
 
     `owners`: who was told to have a partition, and until when nobody else may. `positions`: where it is by now.
+    `jobs` were produced, and `done` in a transaction.
     """
 
     problems: list[str]
@@ -43,6 +56,8 @@ class TopicHistory:
     owners: dict[int, tuple[str, float]] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     owned: int = 0
+    jobs: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
 
     def was_appended(self, place: Place, data: str) -> None:
         """An append was answered so."""
@@ -52,6 +67,8 @@ class TopicHistory:
     def was_read(self, place: Place, message: dict[str, Any], who: str) -> None:
         """Somebody has read that."""
         said = (message["data"], message["msg_id"], message["position"])
+        if said[0].startswith(NEVER):
+            self.problems.append(f"{who} has read {said} at {place}, of a transaction that was refused")
         if self.seen.setdefault(place, said) != said:
             self.problems.append(f"{who} has read {said} at {place}, where {self.seen[place]} was read")
         if self.appended.get(place, said[0]) != said[0]:
@@ -77,7 +94,8 @@ class Streamer(SimulatedSession):
         self._has: set[int] = set()
         self._has_until = 0.0
         self._generation = 0
-        self.appended = self.read = 0
+        self.appended = self.read = self.transacted = 0
+        self._job: dict[str, Any] | None = None
         super().__init__(world, nodes, history)
 
     def _problem(self, text: str) -> None:
@@ -92,6 +110,9 @@ class Streamer(SimulatedSession):
             return
         if self._repeat is not None:
             self._append(self._repeat)
+            return
+        if self._draw.random() < 0.25:
+            self._work()
             return
         chance = self._draw.random()
         if chance < 0.4:
@@ -190,6 +211,57 @@ class Streamer(SimulatedSession):
         request = {"action": Action.TOPIC, "command": "trim", "topic": TOPIC, "partition": partition, "offset": offset}
         self._request(request, lambda reply: None, lambda: None)
 
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Produce a job, take one, or say in one transaction that it is done, and what came of it."""
+        if self._job is not None:
+            self._transact(self._job)
+        elif self._draw.random() < 0.5:
+            job = self._data()
+            request = {"action": Action.PRODUCE, "queue": JOBS, "data": job, "retry": 5}
+            self._request(
+                request, lambda reply: self._topic.jobs.add(job) if reply["code"] == 0 else None, lambda: None
+            )
+        else:
+            self._request({"action": Action.CONSUME, "queue": JOBS}, self._took, lambda: None)
+
+    def _took(self, reply: dict[str, Any]) -> None:
+        if reply["code"] == 0 and reply.get("msg_id") is not None:
+            self._job = reply
+
+    def _transact(self, job: dict[str, Any]) -> None:
+        data = job["data"]
+        is_refused = self._draw.random() < 0.3
+        beside = NEVER + self._data() if is_refused else f"of {data}"
+        where = {"partition": self._draw.randrange(PARTITIONS)}
+        operations: list[dict[str, Any]] = [
+            {"action": Action.APPEND, "topic": TOPIC, "data": beside, **where},
+            {"action": Action.CONFIRM, "msg_id": job["msg_id"], "delivery": job["deliveries"]},
+            {"action": Action.PRODUCE, "queue": DONE, "data": beside},
+        ]
+        if self._draw.random() < 0.3:
+            operations.append({"action": Action.COMMIT, "topic": TOPIC, "group": "workers", "positions": {"0": 0}})
+        if is_refused:
+            operations.append({"action": Action.CONFIRM, "msg_id": 1 << 40})
+        else:
+            self._job = None
+
+        def replied(reply: dict[str, Any]) -> None:
+            if is_refused:
+                if reply["code"] == 0:
+                    self._problem(f"{operations} was done")
+            elif reply["code"] == 0:
+                self.transacted += 1
+                if data in self._topic.done:
+                    self._problem(f"{data} was done twice")
+                self._topic.done.add(data)
+                self._topic.was_appended((where["partition"], reply["replies"][0]["offset"]), beside)
+            elif reply.get("index") is not None and reply.get("error") not in GONE:
+                self._problem(f"{operations} was refused: {reply}")
+
+        self._request({"action": Action.TRANSACTION, "operations": operations}, replied, lambda: None)
+
     # -- the group ---------------------------------------------------------------------------------------------
 
     def _lets_go(self, kept: set[int]) -> None:
@@ -260,6 +332,28 @@ class Streamer(SimulatedSession):
         self._request(request, lambda reply: None, lambda: None)
 
 
+def _halves(history: TopicHistory, node_id: int, state: ShardState, appended: list[Any]) -> list[str]:
+    """Transactions of which a node has a part alone, or that were refused; and jobs that are nowhere."""
+    by_queue: dict[str, list[str]] = {JOBS: [], DONE: []}
+    for message in state.messages.values():
+        if message.queue in by_queue:
+            by_queue[message.queue].append(msgspec.json.decode(message.data))
+    jobs, done = by_queue[JOBS], by_queue[DONE]
+    found = [f"node {node_id} has {one!r}" for one in (*appended, *done) if one.startswith(NEVER)]
+    found += [f"node {node_id} has {one!r}, and the job itself" for one in jobs if f"of {one}" in done]
+    found += [f"node {node_id} has {one!r} twice in {DONE}" for one in {*done} if done.count(one) > 1]
+    found += [
+        f"node {node_id} has appended {one!r}, and no more" for one in appended if one[:3] == "of " and one not in done
+    ]
+    is_trimmed = any(history.trimmed.values())
+    found += [f"node {node_id} has not appended {one!r}" for one in done if one not in appended and not is_trimmed]
+    found += [
+        f"node {node_id} has {one!r} no more" for one in history.jobs if one not in jobs and f"of {one}" not in done
+    ]
+    found += [f"node {node_id} has {one!r} not done" for one in history.done if f"of {one}" not in done]
+    return found
+
+
 def problems_of(history: TopicHistory, nodes: Sequence[SimulatedNode]) -> list[str]:
     """Where the nodes' disks, which hold all of one shard, say something else than what is certain, or each other."""
     found: list[str] = []
@@ -297,6 +391,7 @@ def problems_of(history: TopicHistory, nodes: Sequence[SimulatedNode]) -> list[s
         if len(datas) != len({*datas}):
             twice = {data for data in datas if datas.count(data) > 1}
             found.append(f"node {node.node_id} has {twice} twice")
+        found += _halves(history, node.node_id, state, datas)
         group = topic.groups.get(GROUP)
         for index, position in history.positions.items():
             if group is None or group.offsets.get(index, 0) < position:

@@ -6,8 +6,11 @@ from typing import Any, Final
 import pytest
 
 from actors.shard.ledger import Ledger
+from actors.shard.savepoint import Savepoint
 from actors.streams.groups import GroupMembers, Member
-from quorate.protocol import Action
+from actors.streams.transactions import Transacting
+from quorate.protocol import Action, Reply
+from storage import entry_making
 from storage.log_store import LogStore
 from storage.partition import Partition
 from storage.records import Append, Offsets
@@ -20,7 +23,7 @@ __all__ = ["pytestmark", "quiet"]
 
 SEEDS_MAX = 150
 
-FOUND_BY: Final = {"_not_taken_back": 17, "_shown_before_committed": 5, "_nobody_waited_for": 2}
+FOUND_BY: Final = {"_in_parts": 131, "_shown_before_committed": 5, "_nobody_waited_for": 2}
 """The seeds that found these bugs first, tried before all others."""
 
 
@@ -122,18 +125,47 @@ def _gap_filled_with_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogStore, "fill_gap", lambda self, gap, blocks, upto: true(self, gap, blocks[1:], upto))
 
 
+def _refused_and_done(patch: pytest.MonkeyPatch) -> None:
+    """What a refused transaction had made stays."""
+    patch.setattr(Savepoint, "take_back", Savepoint.keep)
+
+
+def _in_parts(patch: pytest.MonkeyPatch) -> None:
+    """Each record is an entry of its own, whatever belongs together."""
+    true = entry_making.make_entries
+
+    def make_entries(vote_id: int, first: int, time: float, records: Any, bytes_max: int, together: Any = ()) -> Any:
+        return [entry for at, one in enumerate(records) for entry in true(vote_id, first + at, time, [one], bytes_max)]
+
+    patch.setattr("actors.shard.appending.make_entries", make_entries)
+
+
+def _whoever_asks(patch: pytest.MonkeyPatch) -> None:
+    """A transaction confirms what is not there any more, as a confirm alone does."""
+    true = Transacting._do_one
+
+    def do_one(self: Transacting, call: Any, operation: Any) -> Any:
+        reply = true(self, call, operation)
+        return Reply(action=3, code=0) if reply.action == Action.CONFIRM and operation.msg_id != 1 << 40 else reply
+
+    patch.setattr(Transacting, "_do_one", do_one)
+
+
 @pytest.mark.parametrize(
     ("plant", "says", "size"),
     [
         (_blocks_not_stored, "has .* of|damaged|begins|answered", 1),
         (_shown_before_committed, "readers have seen|was read", 3),
-        (_not_taken_back, "was read|was appended|both|other messages|behind|not", 3),
+        (_not_taken_back, "QueueOwner failed|was read|was appended|both|other messages|behind|not", 3),
         (_answered_before_committed, "not s|was appended|has '' at", 1),
         (_numbers_forgotten, "twice", 3),
         (_two_owners, "it is to have", 1),
         (_nobody_waited_for, "it is to have", 3),
         (_positions_not_kept, "the group is (said to be )?at|has the group before", 3),
         (_gap_filled_with_nothing, "has .* of|damaged|answered", 3),
+        (_refused_and_done, "never ", 3),
+        (_in_parts, "and no more|and the job itself|has .* no more|not done|not appended", None),
+        (_whoever_asks, "twice", None),
     ],
 )
 def test_a_bug_that_clients_of_topics_meet_is_found(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quorate.queue_replies import QueueRow, QueueSettings
     from quorate.streams import Appended, NewTopicMessage, TopicMessage
     from quorate.topic_reader import TopicReader
+    from quorate.topic_worker import TopicWorker
     from quorate.transaction import AsyncTransaction, Planned, Transaction
     from quorate.worker import Reject, Retry, Worker
 
@@ -54,6 +55,7 @@ _HOME = {
     "NewTopicMessage": "streams",
     "TopicMessage": "streams",
     "TopicReader": "topic_reader",
+    "TopicWorker": "topic_worker",
     "AsyncTransaction": "transaction",
     "Planned": "transaction",
     "Transaction": "transaction",
@@ -109,6 +111,7 @@ __all__ = [
     "TooLargeError",
     "TopicMessage",
     "TopicReader",
+    "TopicWorker",
     "Transaction",
     "UnavailableError",
     "UnknownOutcomeError",

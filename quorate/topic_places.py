@@ -27,13 +27,15 @@ PAUSE_S: Final = 0.2
 class Places:
     """Of one reader. `has`: the partitions that it reads, and the generation in which it got each.
 
-    `next`: where each is read from; `session`: how long a member may be silent (s).
+    `next`: where each is read from; `session`: how long a member may be silent (s). Partitions that are `busy` are
+    worked on, and not let go of.
     """
 
     def __init__(self, start: Start, session: float, now: float) -> None:
         self.has: dict[int, int] = {}
         self.next: dict[int, Start] = {}
         self.session = session
+        self.busy: set[int] = set()
         self._start = start
         self._ends: Mapping[int, int] | None = None
         self._member_until = now
@@ -93,10 +95,10 @@ class Places:
 
     def let_go(self) -> None:
         """Let go of what is another member's, but for what is to be committed before."""
-        for index in self._revoked - self._done.keys():
+        for index in self._revoked - self._done.keys() - self.busy:
             self.has.pop(index, None)
             self.next.pop(index, None)
-        self._revoked &= self._done.keys()
+        self._revoked &= self._done.keys() | self.busy
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -150,6 +152,11 @@ class Places:
         if current is None:
             return None
         return current.partition, current.offset + 1, self.has.get(current.partition, 0)
+
+    def done_to(self, index: int, generation: int, offset: int) -> None:
+        """Note that a partition, which the member got in that generation, is done up to an offset."""
+        if self.has.get(index) == generation:
+            self._done[index] = max(offset, self._done.get(index, 0))
 
     def not_done(self) -> None:
         """Note that the message that was given last is not done, and will not be."""

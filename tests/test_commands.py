@@ -243,13 +243,16 @@ def test_the_page_about_topics_in_its_order(shell: Shell) -> None:
     assert shell.type(trim) == "2 messages gone from orders\n"
     assert shell.type(remove) == "orders removed with 0 messages\n"
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "streams.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 5
     for number, block in enumerate(blocks):
         (shell.folder / f"{number}.py").write_text(block.replace("Client()", f"Client(port={shell.port})"))
     said = shell.type("python 0.py")
     assert "{'item': 'tea'}" in said
     assert [line.split()[-1] for line in said.splitlines() if line.startswith("0 ")][-3:] == ["a", "b", "c"]
     assert shell.type("python 1.py") == ""
+    assert shell.type("python 2.py").startswith("Appended(partition=")
+    assert shell.type("python 3.py") == "to ada\nthe end\n"
+    assert shell.type("python 4.py") == "['A', 'B', 'C']\n"
     shell.end()
 
 

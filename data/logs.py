@@ -6,10 +6,13 @@ Both give entries as they are stored, by shard. No Spark in here.
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from data.decode import split_entries
+import pyarrow as pa
+
+from data.decode import Selection, batches, split_entries
 from data.options import SourceOptions
 from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials
@@ -32,10 +35,11 @@ class Range(NamedTuple):
 class TrimmedError(RuntimeError):
     """Records that are wanted are not kept any more."""
 
-    def __init__(self, shard: int, wanted: int, first: int) -> None:
+    def __init__(self, shard: int, wanted: int, first: int, part: str = "shard") -> None:
+        what = "record" if part == "shard" else "message"
         super().__init__(
-            f"shard {shard}: record {wanted} is wanted, and the first that is kept is {first}: the records between are "
-            f"lost to this reader (failOnDataLoss=false goes on at {first})"
+            f"{part} {shard}: {what} {wanted} is wanted, and the first that is kept is {first}: the {what}s between "
+            f"are lost to this reader (failOnDataLoss=false goes on at {first})"
         )
         self.shard, self.wanted, self.first = shard, wanted, first
 
@@ -57,14 +61,14 @@ class Log(Protocol):
     def first_since(self, shard: int, since: float) -> int:
         """Find the first record made at `since` (Unix seconds) or later; the end if there is none."""
 
-    def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
-        """Read the entries that hold the records from `first` up to `end`. Raises `TrimmedError`."""
+    def rows(self, shard: int, first: int, end: int, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Read the records from `first` up to `end`, as rows. Raises `TrimmedError`."""
 
-    def hold(self, reader: str, shard: int, upto: int) -> None:
-        """Keep what comes behind `upto` for `reader`, unless it is known where that is."""
+    def hold(self, reader: str, places: dict[int, int]) -> None:
+        """Keep what comes behind these records, by shard, for `reader`, where it is not known where that is."""
 
-    def moved(self, reader: str, shard: int, upto: int) -> None:
-        """Note that `reader` has all records of the shard up to `upto`."""
+    def moved(self, reader: str, places: dict[int, int]) -> None:
+        """Note that `reader` has all records of each shard up to these."""
 
     def close(self) -> None:
         """Give it back."""
@@ -156,14 +160,19 @@ class ClusterLog:
                     raise
         raise TrimmedError(shard, after + 1, min(firsts))
 
-    def hold(self, reader: str, shard: int, upto: int) -> None:
-        """Let the log keep what comes behind `upto` for `reader`, unless it knows where that is."""
-        if self._client.position(reader, shard) is None:
-            self._client.set_position(reader, upto, shard)
+    def rows(self, shard: int, first: int, end: int, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """From the entries."""
+        wanted = replace(selection, after=first - 1, upto=end - 1)
+        return batches(self.entries(shard, first, end), shard, wanted)
 
-    def moved(self, reader: str, shard: int, upto: int) -> None:
+    def hold(self, reader: str, places: dict[int, int]) -> None:
+        """Let the log keep what comes behind them for `reader`, where it does not know where that is."""
+        self.moved(reader, {shard: at for shard, at in places.items() if self._client.position(reader, shard) is None})
+
+    def moved(self, reader: str, places: dict[int, int]) -> None:
         """Into the log itself."""
-        self._client.set_position(reader, upto, shard)
+        for shard, upto in places.items():
+            self._client.set_position(reader, upto, shard)
 
     def close(self) -> None:
         """Close the connections."""
@@ -205,18 +214,23 @@ class FolderLog:
                 after = stored_entry(part[-1]).last_trans_id
                 yield from part
 
-    def hold(self, reader: str, shard: int, upto: int) -> None:
+    def rows(self, shard: int, first: int, end: int, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """From the entries."""
+        wanted = replace(selection, after=first - 1, upto=end - 1)
+        return batches(self.entries(shard, first, end), shard, wanted)
+
+    def hold(self, reader: str, places: dict[int, int]) -> None:
         """Keep nothing for anybody: a folder is only read."""
 
-    def moved(self, reader: str, shard: int, upto: int) -> None:
+    def moved(self, reader: str, places: dict[int, int]) -> None:
         """As `hold`."""
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def open_log(options: SourceOptions) -> Log:
-    """Open the log that the options name. Raises `StorageError` for a path that holds none."""
+def open_records(options: SourceOptions) -> ClusterLog | FolderLog:
+    """Open the change log that the options name. Raises `StorageError` for a path that holds none."""
     if options.path is not None:
         return FolderLog(options.path)
     return ClusterLog(options.servers, options.timeout_s, options.credentials)

@@ -40,7 +40,8 @@ class SourceOptions:
     """What is to be read. `servers`, or a `path` to a node's data folder or a backup. Times are Unix seconds.
 
     `starting` is the first trans_id that is read, `ending` the first that is not; a timestamp, where it is given, goes
-    before. `group`: the reader's name, whose position is moved in the log.
+    before. `group`: the reader's name, whose position is moved in the log. `topic`: its messages are read instead of
+    the change log, and its partitions are what shards are there.
     """
 
     servers: tuple[str, ...]
@@ -60,6 +61,12 @@ class SourceOptions:
     pushes_filters: bool
     timeout_s: float
     credentials: Credentials
+    topic: str | None
+
+    @property
+    def part(self) -> str:
+        """What the numbers of `starting` are of."""
+        return "shard" if self.topic is None else "partition"
 
 
 SHOWN: Final = ("token", "tls", "ca")
@@ -69,7 +76,7 @@ KNOWN: Final = frozenset(
     {
         *("bootstrap.servers", "path", "subscribe", "subscribepattern", "shards", "startingoffsets", "endingoffsets"),
         *("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger", "minpartitions", "failondataloss"),
-        *("includedata", "groupid", "pushfilters", "timeout", *SHOWN),
+        *("includedata", "groupid", "pushfilters", "timeout", "topic", *SHOWN),
     }
 )
 SINK_KNOWN: Final = frozenset(
@@ -150,6 +157,10 @@ def places(name: str, text: str) -> Places:
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Read the source's options. Raises `OptionError` for what can't be."""
     given = _lowered(options, KNOWN)
+    if given.get("topic"):
+        for name in ("path", "subscribe", "subscribePattern", "shards", "pushFilters"):
+            if name.lower() in given:
+                raise OptionError(f"topic and {name} can't be used together")
     servers, path = _servers(given.get("bootstrap.servers", "")), given.get("path")
     if bool(servers) == bool(path):
         raise OptionError("either bootstrap.servers (HOST:PORT,...) or path (a data folder or backup) is wanted")
@@ -183,6 +194,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         pushes_filters=_flag(given, "pushFilters", False),
         timeout_s=float(_number(given, "timeout", 30, 1)),
         credentials=_credentials(given),
+        topic=given.get("topic") or None,
     )
 
 

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from data.logs import Log, Range, TrimmedError, open_log
+from data.logs import Log, Range, TrimmedError
 from data.options import EARLIEST, LATEST, Places, SourceOptions, source_options
+from data.topics import open_log
 
 Offsets = dict[str, int]
 """By shard, whose number is a text, since Spark keeps offsets as JSON."""
@@ -58,20 +59,22 @@ def started_at(options: Mapping[str, str], starting: str) -> dict[str, str]:
     return {**{name: value for name, value in options.items() if name.lower() not in said}, "startingOffsets": starting}
 
 
-def within(offsets: Offsets, ranges: Mapping[int, Range], *, fails_on_loss: bool) -> Offsets:
+def within(offsets: Offsets, ranges: Mapping[int, Range], options: SourceOptions) -> Offsets:
     """Move the offsets to what is kept at least. Raises `TrimmedError` for one that is before it, unless that is no
     fault."""
     found: Offsets = {}
     for shard, held in ranges.items():
         at = offsets.get(str(shard), held.first)
-        if at < held.first and fails_on_loss and at > 0:
-            raise TrimmedError(shard, at, held.first)
+        if at < held.first and options.fails_on_loss and at > 0:
+            raise TrimmedError(shard, at, held.first, options.part)
         found[str(shard)] = max(at, held.first)
     return found
 
 
-def cut(start: Offsets, end: Offsets, parts_min: int = 0) -> list[tuple[int, int, int]]:
+def cut(start: Offsets, end: Offsets, parts_min: int = 0, *, whole: bool = False) -> list[tuple[int, int, int]]:
     """(shard, first, end) of each partition: some `PARTS` in all, none of them tiny or huge, `parts_min` at least.
+
+    `whole`: one for each shard, unless more are wanted.
 
     Raises ValueError if a shard's start lies behind its end: the offsets are not of one log.
     """
@@ -82,7 +85,9 @@ def cut(start: Offsets, end: Offsets, parts_min: int = 0) -> list[tuple[int, int
             )
     total = sum(upto - start.get(shard, upto) for shard, upto in end.items())
     size = min(max(-(-total // PARTS), PART_RECORDS_MIN), PART_RECORDS_MAX)
-    if parts_min:
+    if whole:
+        size = max(total, 1)
+    if parts_min > (len(end) if whole else 0):
         size = max(min(size, -(-total // parts_min)), 1)
     return [
         (int(shard), first, min(first + size, upto))

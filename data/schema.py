@@ -48,6 +48,22 @@ COLUMNS: Final = (
     Column("offset", "BIGINT", pa.int64(), "of an append: the message's place in the partition"),
 )
 
+TOPIC_COLUMNS: Final = (
+    Column("topic", "STRING", pa.string(), "its name"),
+    Column("partition", "INT", pa.int32(), "of the topic"),
+    Column("offset", "BIGINT", pa.int64(), "the message's place in the partition: +1 each, without gaps"),
+    Column("msg_id", "BIGINT", pa.int64(), "the message's id"),
+    Column("time", "TIMESTAMP", _INSTANT, "when it was appended, by the leader's clock"),
+    Column("key", "STRING", pa.string(), "its key; null: it has none"),
+    Column("encoding", "STRING", pa.string(), "json: `data` is JSON text; bytes: plain bytes"),
+    Column("data", "BINARY", pa.binary(), "its payload"),
+    Column("headers", "MAP<STRING,STRING>", pa.map_(pa.string(), pa.string()), "its headers"),
+    Column("attribute", "STRING", pa.string(), "its attribute; null: it has none"),
+    Column("position", "BIGINT", pa.int64(), "where its frame begins in the partition (bytes)"),
+)
+"""Of a topic's messages."""
+
+TOPIC_DDL: Final = ", ".join(f"{column.name} {column.ddl}" for column in TOPIC_COLUMNS)
 DDL: Final = ", ".join(f"{column.name} {column.ddl}" for column in COLUMNS)
 ARROW: Final = pa.schema([(column.name, column.arrow) for column in COLUMNS])
 NAMES: Final = tuple(column.name for column in COLUMNS)
@@ -60,5 +76,7 @@ def ddl(names: tuple[str, ...]) -> str:
 
 
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
-    """Give the columns of those names, in that order. Raises KeyError for one that there is not."""
-    return pa.schema([ARROW.field(name) for name in names])
+    """Give the columns of those names, of the log's table or a topic's, in that order. Raises KeyError for one that
+    there is not."""
+    types = {column.name: column.arrow for column in (*TOPIC_COLUMNS, *COLUMNS)}
+    return pa.schema([(name, types[name]) for name in names])

@@ -1,7 +1,8 @@
-"""The change log as a Spark source, batch and streaming, and the sink beside it: `format("quorate")`.
+"""The change log, or a topic, as a Spark source, batch and streaming, and the sink beside it: `format("quorate")`.
 
 The driver asks where the log begins and ends and cuts that into partitions; each task reads its own and decodes it to
-Arrow batches. Where a stream is, Spark's checkpoint says; the position in the log (`groupId`) holds its head.
+Arrow batches. Where a stream is, Spark's checkpoint says; the position in the log (`groupId`) holds its head. With the
+option `topic` a topic's partitions are what shards are here, and its messages what records are.
 """
 
 import time
@@ -27,11 +28,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from data import schema as columns
-from data.decode import Selection, batches
-from data.logs import Range, TrimmedError, open_log
+from data.decode import Selection
+from data.logs import Range, TrimmedError
 from data.options import EARLIEST, SourceOptions, sink_options, source_options
 from data.planning import Offsets, advanced, chosen, cut, resolved, within
 from data.sink import QuorateStreamWriter, QuorateWriter
+from data.topics import open_log
 
 HEADS_S: Final = 0.5
 """For so long the ends of the logs are taken for what they were: Spark asks several times a batch."""
@@ -60,9 +62,8 @@ def _rows(options: SourceOptions, selection: Selection, part: InputPartition) ->
     log = open_log(options)
     try:
         while first < part.end:
-            wanted = replace(selection, after=first - 1, upto=part.end - 1)
             try:
-                yield from batches(log.entries(part.shard, first, part.end), part.shard, wanted)
+                yield from log.rows(part.shard, first, part.end, selection)
                 return
             except TrimmedError as lost:
                 if options.fails_on_loss or lost.wanted != first:
@@ -90,7 +91,7 @@ class LogBatchReader(DataSourceReader):
         try:
             ranges = chosen(log.ranges(), options)
             asked = resolved(log, ranges, options.starting, self._since)
-            start = within(asked, ranges, fails_on_loss=options.fails_on_loss)
+            start = within(asked, ranges, options)
             end = resolved(log, ranges, options.ending, self._until)
         finally:
             log.close()
@@ -98,15 +99,17 @@ class LogBatchReader(DataSourceReader):
         start = {shard: max(at, self._first or 0) for shard, at in start.items()}
         end = {shard: min(at, heads[shard], self._end or at) for shard, at in end.items()}
         end = {shard: max(at, start[shard]) for shard, at in end.items()}
-        return [LogPart(*one) for one in _parts(start, end, options.min_partitions)]
+        start = {shard: min(at, end.get(shard, at)) for shard, at in start.items()}
+        return _parts(options, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One part's rows."""
         return _rows(self._options, self._selection, partition)
 
 
-def _parts(start: Offsets, end: Offsets, parts_min: int) -> list[tuple[int, int, int]]:
-    return cut({shard: min(at, end.get(shard, at)) for shard, at in start.items()}, end, parts_min)
+def _parts(options: SourceOptions, start: Offsets, end: Offsets) -> list[LogPart]:
+    cuts = cut(start, end, options.min_partitions, whole=options.topic is not None)
+    return [LogPart(*one) for one in cuts]
 
 
 class PushingReader(LogBatchReader):
@@ -176,7 +179,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 asked = resolved(log, ranges, options.starting, options.starting_time)
             finally:
                 log.close()
-            self._initial = within(asked, ranges, fails_on_loss=options.fails_on_loss)
+            self._initial = within(asked, ranges, options)
             self._hold(self._initial)
         return self._initial
 
@@ -186,8 +189,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         log = open_log(self._options)
         try:
-            for shard, at in start.items():
-                log.hold(self._options.group, int(shard), max(at - 1, 0))
+            log.hold(self._options.group, {int(shard): at - 1 for shard, at in start.items()})
         finally:
             log.close()
 
@@ -216,14 +218,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Plan a batch's parts. What a batch wants and the log does not hold any more is a loss."""
         ranges = self._ranges()
-        begin = {shard: start.get(shard, 1) for shard in end}
+        firsts = {str(shard): held.first for shard, held in ranges.items()}
+        begin = {shard: start.get(shard, firsts.get(shard, 1)) for shard in end}
         known = {shard: held for shard, held in ranges.items() if str(shard) in end}
         for shard, held in known.items():
             if begin[str(shard)] < end[str(shard)] and begin[str(shard)] < held.first:
                 if self._options.fails_on_loss:
-                    raise TrimmedError(shard, begin[str(shard)], held.first)
+                    raise TrimmedError(shard, begin[str(shard)], held.first, self._options.part)
                 begin[str(shard)] = min(held.first, end[str(shard)])
-        return [LogPart(*one) for one in cut(begin, end, self._options.min_partitions)]
+        return _parts(self._options, begin, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One part's rows."""
@@ -235,8 +238,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         log = open_log(self._options)
         try:
-            for shard, upto in end.items():
-                log.moved(self._options.group, int(shard), upto - 1)
+            log.moved(self._options.group, {int(shard): upto - 1 for shard, upto in end.items()})
         finally:
             log.close()
 
@@ -264,17 +266,18 @@ class QuorateDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns."""
-        return columns.DDL
+        return columns.TOPIC_DDL if source_options(self._given).topic is not None else columns.DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch; of the columns that `schema` names."""
         options = source_options(self._given)
         kind = self.filtering_reader if options.pushes_filters else self.batch_reader
-        return kind(options, _names(schema))
+        return kind(options, _names(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """For a stream."""
-        return self.stream_reader(source_options(self._given), _names(schema))
+        options = source_options(self._given)
+        return self.stream_reader(options, _names(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
         """Into queues."""
@@ -287,11 +290,12 @@ class QuorateDataSource(DataSource):
         return self.stream_writer(sink_options(self._given), schema)
 
 
-def _names(schema: StructType) -> tuple[str, ...]:
+def _names(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
     """Choose the columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
-    ours = {f"{column.name} {column.ddl}" for column in columns.COLUMNS}
+    is_topic = options.topic is not None
+    ours = {f"{column.name} {column.ddl}" for column in (columns.TOPIC_COLUMNS if is_topic else columns.COLUMNS)}
     for field in schema:
         asked = f"{field.name} {field.dataType.simpleString().upper()}"
         if asked not in ours:
-            raise ValueError(f"there is no column {asked}; there are {columns.DDL}")
+            raise ValueError(f"there is no column {asked}; there are {columns.TOPIC_DDL if is_topic else columns.DDL}")
     return tuple(schema.fieldNames())

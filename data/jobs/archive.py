@@ -92,9 +92,8 @@ def _hold(folder: ArchiveFolder, options: dict[str, str], reader: str, about: di
             raise ArchiveError(f"{folder.path} is of cluster {about['cluster']}, and this one is {cluster}")
         ranges = chosen(log.ranges(), parsed)
         begins = {int(shard): at for shard, at in resolved(log, ranges, parsed.starting, None).items()}
-        for shard, at in {**begins, **(folder.committed_ends() or {})}.items():
-            if shard in ranges:
-                log.hold(reader, shard, max(min(at, ranges[shard].end) - 1, 0))
+        places = {**begins, **(folder.committed_ends() or {})}
+        log.hold(reader, {at: max(min(to, ranges[at].end) - 1, 0) for at, to in places.items() if at in ranges})
     finally:
         log.close()
 
@@ -141,8 +140,7 @@ class _Job:
         source = self._source
         log = ClusterLog(source.servers, source.timeout_s, source.credentials)
         try:
-            for shard, end in ends.items():
-                log.moved(self._reader, shard, end - 1)
+            log.moved(self._reader, {shard: end - 1 for shard, end in ends.items()})
         finally:
             log.close()
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.decode import Selection
 from data.logs import Range, TrimmedError
 from data.options import EARLIEST, LATEST, OptionError, places, sink_options, source_options
 from data.planning import advanced, chosen, cut, resolved, started_at, within
@@ -22,13 +24,13 @@ class FakeLog:
     def first_since(self, shard: int, since: float) -> int:
         return min(max(int(since), self.held[shard].first), self.held[shard].end)
 
-    def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
+    def rows(self, shard: int, first: int, end: int, selection: Selection) -> Iterator[pa.RecordBatch]:
         raise AssertionError
 
-    def hold(self, reader: str, shard: int, upto: int) -> None:
+    def hold(self, reader: str, places: dict[int, int]) -> None:
         raise AssertionError
 
-    def moved(self, reader: str, shard: int, upto: int) -> None:
+    def moved(self, reader: str, places: dict[int, int]) -> None:
         raise AssertionError
 
     def close(self) -> None:
@@ -98,8 +100,27 @@ def test_a_sink_needs_servers_and_bounds_its_batches() -> None:
 
 def test_what_is_trimmed_is_a_fault_that_names_shard_and_record_or_is_passed_over() -> None:
     with pytest.raises(TrimmedError, match="shard 0: record 5 is wanted, and the first that is kept is 11"):
-        within({"0": 5, "1": 1}, FakeLog.held, fails_on_loss=True)
-    assert within({"0": 5, "1": 1}, FakeLog.held, fails_on_loss=False) == {"0": 11, "1": 1}
+        within({"0": 5, "1": 1}, FakeLog.held, source_options(options()))
+    with pytest.raises(TrimmedError, match="partition 0: message 5 is wanted, and the first that is kept is 11"):
+        within({"0": 5, "1": 1}, FakeLog.held, source_options(options(topic="t")))
+    careless = source_options(options(failOnDataLoss="false"))
+    assert within({"0": 5, "1": 1}, FakeLog.held, careless) == {"0": 11, "1": 1}
+
+
+def test_a_topics_partitions_are_read_whole_unless_more_parts_are_wanted() -> None:
+    start, end = {"0": 5, "1": 7, "2": 0}, {"0": 1_000_000, "1": 7, "2": 10}
+    assert cut(start, end, whole=True) == [(0, 5, 1_000_000), (2, 0, 10)]
+    assert cut(start, end, 2, whole=True) == [(0, 5, 1_000_000), (2, 0, 10)]
+    assert len(cut(start, end, 10, whole=True)) == 11
+    with pytest.raises(ValueError, match="another log"):
+        cut({"0": 9}, {"0": 5}, whole=True)
+
+
+@pytest.mark.parametrize("name", ["path", "subscribe", "subscribePattern", "shards", "pushFilters"])
+def test_a_topic_stands_beside_nothing_that_is_about_the_log(name: str) -> None:
+    given = options(topic="t", **{name: "1"})
+    with pytest.raises(OptionError, match=f"topic and {name}"):
+        source_options(given)
 
 
 def test_shards_are_chosen() -> None:

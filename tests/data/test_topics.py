@@ -101,3 +101,16 @@ def test_a_stream_goes_on_where_it_was_and_its_group_follows(
         assert sorted(place for batch in taken[before:] for place in batch) == [(3, n) for n in range(10)]
         wait_for(lambda: client.group("t", "spark").lag is not None)
         assert {row.partition: row.position for row in client.group("t", "spark").partitions or ()}[2] == 1000
+
+
+def test_rows_are_appended_to_a_topic(spark: SparkSession, start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        client.create_topic("t", partitions=4)
+        rows = spark.createDataFrame([("a", "k1"), ("b", "k2"), ("c", "k1")], "data STRING, key STRING")
+        writer = rows.coalesce(1).write.format("quorate").option("bootstrap.servers", f"127.0.0.1:{node.port}")
+        writer.option("queue", "t").mode("append").save()
+        found = {message.key: [] for message in client.read("t")}
+        for message in client.read("t"):
+            found[message.key].append(message.data)
+        assert found == {"k1": ["a", "c"], "k2": ["b"]}

@@ -110,7 +110,7 @@ def test_rows_are_appended_to_a_topic(spark: SparkSession, start_node: StartNode
         rows = spark.createDataFrame([("a", "k1"), ("b", "k2"), ("c", "k1")], "data STRING, key STRING")
         writer = rows.coalesce(1).write.format("quorate").option("bootstrap.servers", f"127.0.0.1:{node.port}")
         writer.option("queue", "t").mode("append").save()
-        found = {message.key: [] for message in client.read("t")}
+        found: dict[str | None, list[Any]] = {message.key: [] for message in client.read("t")}
         for message in client.read("t"):
             found[message.key].append(message.data)
         assert found == {"k1": ["a", "c"], "k2": ["b"]}

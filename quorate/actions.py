@@ -231,6 +231,7 @@ TABLE: Final = (
     Facts(
         *(Action.TRANSACTION, "transaction", Right.ANY, About.OPERATIONS),
         writes=True,
+        by_datagram=False,
         level=STREAMS_LEVEL,
     ),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),

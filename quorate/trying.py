@@ -205,7 +205,8 @@ class Trying:
             return None
         if self.was_repeated and error == ErrorWord.NO_SUCH_READER and self._body.get("command") == "forget":
             return {"code": 0, "was_repeated": True}  # as that one
-        if self._is_unknown and error not in (*ALWAYS, ErrorWord.DUPLICATE_KEY):
+        is_certain = UNREADABLE if self._action == Action.TRANSACTION else (*ALWAYS, ErrorWord.DUPLICATE_KEY)
+        if self._is_unknown and error not in is_certain:
             raise UnknownOutcomeError(
                 f"a try may have been done, and the last: {error}: {reply.get('reason', '')}", reply
             )

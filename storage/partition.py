@@ -65,7 +65,7 @@ class Partition:
             self.first_at = kept.produced_at
 
     def take_back(self) -> None:
-        """Take the last message back, which was not committed. Only `last_at` stays what it is: it is no message's."""
+        """Take the last message back, which was not committed. The caller says of `last_at` what it was."""
         kept = self.tail.pop()
         self.weight -= weight(kept)
         self.next, self.next_position = kept.offset, kept.position

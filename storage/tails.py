@@ -67,10 +67,11 @@ class Tails:
         self.moved[partition] = None
         self._open[partition] = None
 
-    def take_back(self, partition: Partition) -> None:
-        """Take the last message of a partition back."""
+    def take_back(self, partition: Partition, last_at: float) -> None:
+        """Take the last message of a partition back; the one before was appended at `last_at`."""
         self.discount(partition)
         partition.take_back()
+        partition.last_at = last_at
         self.count(partition)
 
     def count(self, partition: Partition) -> None:

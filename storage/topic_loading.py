@@ -109,7 +109,7 @@ class Loader:
             if topic is None or topic.name != row.topic:
                 continue
             if isinstance(row, GroupRow):
-                topic.groups[row.group] = Group(row.offsets, row.at, row.session_s)
+                self._topics.put_group(topic, row.group, Group(row.offsets, row.at, row.session_s))
             else:
                 producers.append(((number, row.producer), row.seen))
         self._held.clear()

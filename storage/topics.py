@@ -28,8 +28,8 @@ BlocksEnd = Callable[[int, int], tuple[int, int] | None]
 class Topics:
     """Of one shard, by name; `numbers`: by their numbers.
 
-    `tails`: their messages in memory. `drops`: so many were removed here. `blocks_end`: while records are replayed,
-    where blocks end; None: they are not.
+    `tails`: their messages in memory. `places`: of all groups, one for each partition that it may read. `drops`: so
+    many were removed here. `blocks_end`: while records are replayed, where blocks end; None: they are not.
     """
 
     def __init__(self, shard: int) -> None:
@@ -38,7 +38,7 @@ class Topics:
         self.numbers: dict[int, TopicState] = {}
         self.producers = Producers()
         self.next_number = 1
-        self.partition_count = 0
+        self.partition_count = self.places = 0
         self.tails = Tails(self.numbers)
         self.blocks_end: BlocksEnd | None = None
         self.drops = 0
@@ -67,11 +67,14 @@ class Topics:
         known.settings = record
         known.partitions += [Partition(record.number, index) for index in range(count, record.partitions)]
         self.begin(known.partitions[count:])
-        self.partition_count += len(known.partitions) - count
+        added = len(known.partitions) - count
+        self.partition_count += added
+        self.places += added * len(known.groups)
 
         def restore() -> None:
             known.settings = before
-            self.partition_count -= len(known.partitions) - count
+            self.partition_count -= added
+            self.places -= added * len(known.groups)
             del known.partitions[count:]
 
         undo.then(trans_id, restore)
@@ -89,6 +92,7 @@ class Topics:
         """Have a topic."""
         self.by_name[topic.name] = self.numbers[topic.number] = topic
         self.partition_count += len(topic.partitions)
+        self.places += len(topic.partitions) * len(topic.groups)
         for partition in topic.partitions:
             self.tails.count(partition)
 
@@ -96,6 +100,7 @@ class Topics:
         del self.by_name[topic.name]
         del self.numbers[topic.number]
         self.partition_count -= len(topic.partitions)
+        self.places -= len(topic.partitions) * len(topic.groups)
         for partition in topic.partitions:
             self.tails.discount(partition)
 
@@ -110,9 +115,10 @@ class Topics:
         elif self.blocks_end is not None:
             self._append_again(partition, trans_id, record)
         else:
-            self.tails.add(partition, kept_of(trans_id, self.shard, record, partition.next_position))
             if undo.is_on:
-                undo.then(trans_id, lambda: self.tails.take_back(partition))
+                last_at = partition.last_at
+                undo.then(trans_id, lambda: self.tails.take_back(partition, last_at))
+            self.tails.add(partition, kept_of(trans_id, self.shard, record, partition.next_position))
         if record.producer is not None:
             self.producers.note(undo, trans_id, record, record.producer)
 
@@ -161,18 +167,27 @@ class Topics:
         if topic is None:
             return
         known = topic.groups.get(record.group)
-        undo.then(trans_id, lambda: _restore(topic.groups, record.group, known))
+        undo.then(trans_id, lambda: self.put_group(topic, record.group, known))
         offsets = {} if known is None else dict(known.offsets)
         offsets.update(zip(record.partitions, record.offsets, strict=True))
-        topic.groups[record.group] = Group(offsets, record.at, record.session_s)
+        self.put_group(topic, record.group, Group(offsets, record.at, record.session_s))
 
     def drop_group(self, undo: Undo, trans_id: int, record: DropGroup) -> None:
         """Remove a group."""
         topic = self._of(record)
         if topic is None:
             return
-        known = topic.groups.pop(record.group, None)
-        undo.then(trans_id, lambda: _restore(topic.groups, record.group, known))
+        known = topic.groups.get(record.group)
+        self.put_group(topic, record.group, None)
+        undo.then(trans_id, lambda: self.put_group(topic, record.group, known))
+
+    def put_group(self, topic: TopicState, name: str, group: Group | None) -> None:
+        """Have a group of a topic be that; None: not be there."""
+        self.places += len(topic.partitions) * ((group is not None) - (name in topic.groups))
+        if group is None:
+            topic.groups.pop(name, None)
+        else:
+            topic.groups[name] = group
 
     def finish_loading(self) -> None:
         """Note that all committed records are applied."""
@@ -192,15 +207,9 @@ class Topics:
         assert all(topic.name == name for name, topic in self.by_name.items())
         every = [partition for topic in self.numbers.values() for partition in topic.partitions]
         assert self.partition_count == len(every)
+        assert self.places == sum([len(one.partitions) * len(one.groups) for one in self.numbers.values()])
         for partition in every:
             partition.check()
         assert self.tails.weight == sum([partition.weight for partition in every])
         assert self.tails.closed_weight == sum([partition.closed_weight for partition in every])
         assert all(number in self.numbers for number, _ in self.producers.known)
-
-
-def _restore(groups: dict[str, Group], name: str, group: Group | None) -> None:
-    if group is None:
-        groups.pop(name, None)
-    else:
-        groups[name] = group

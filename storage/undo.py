@@ -11,14 +11,15 @@ closed, and its commit forgets the step. Or the entry is cut off the log: `undoi
 time and the count that it had.
 """
 
-from collections import deque
-from collections.abc import Callable, Container, Generator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
 from storage.contents import Contents
 from storage.message import Message
+from storage.message_ids import produced_by
 from storage.queue_state import QueueState
 from storage.records import Configure, Place
 
@@ -324,11 +325,11 @@ def undoing(state: Contents, after: int, steps: list[_Step], time: float, piece:
     _hold_again(state, held)
 
 
-def take_back(state: Contents, after: int, steps: list[_Step], now: float, unplaced: Container[int]) -> None:
+def take_back(state: Contents, after: int, steps: list[_Step], now: float, committed: int) -> None:
     """Make a leader's state what it was behind record `after`, of which it has made others since in one turn.
 
-    None of those has left for the log. Messages stand where they do at `now`, but those whose ids are `unplaced`:
-    nowhere, since they are not committed.
+    None of those has left for the log. Messages stand where they do at `now`, but those that were produced behind
+    record `committed`: nowhere.
     """
     touched: dict[int, _Changed] = {}
     for step in steps:
@@ -336,8 +337,11 @@ def take_back(state: Contents, after: int, steps: list[_Step], now: float, unpla
         if isinstance(step, _Changed):
             touched[step.message.msg_id] = step
     state.trans_id = after
-    there = [one for one in _in_order(state, touched) if one.message.msg_id not in unplaced]
-    _hold_again(state, _placed_again(state, there, now))
+    there = [one for one in _in_order(state, touched) if produced_by(one.message.msg_id) <= committed]
+    held = _placed_again(state, there, now)
+    if held:  # each was kept since a record of its own: in their order
+        every = sorted([*state.kept, *held], key=lambda msg_id: state.messages[msg_id].last)
+        state.kept = OrderedDict.fromkeys(every)
 
 
 def _in_order(state: Contents, touched: dict[int, _Changed]) -> list[_Changed]:

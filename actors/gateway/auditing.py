@@ -21,7 +21,7 @@ from actors.messages.rights import RIGHTS
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
 from quorate.actions import AUDITED, CLUSTER_LOOKS, NAMES, OF_COMMAND, Right
-from quorate.protocol import Action, Request
+from quorate.protocol import Action, Request, TransactionRequest
 
 LINES_PER_S: Final = 50.0
 LINES_MAX: Final = 500
@@ -121,8 +121,11 @@ class Auditing:
             what["done"] = error is None
             if error is not None:
                 what["error"] = error
-        if request.queues is not None:
-            what["queues"] = [name[:NAME_MAX] for name in request.queues[:QUEUES_MAX]]
+        names = request.queues
+        if isinstance(request, TransactionRequest):
+            names = list(dict.fromkeys(its for one in request.operations if (its := one.topic or one.queue)))
+        if names is not None:
+            what["queues"] = [name[:NAME_MAX] for name in names[:QUEUES_MAX]]
         return self.noted(now, monotonic, call.principal.name, address, what, missing)
 
     def noted(

@@ -115,9 +115,10 @@ class Sharding:
             for msg_id in ids:
                 shard = shard_of_message(msg_id)
                 found.setdefault(shard if shard < self.shards else self.own, f"message {msg_id}")
-            if not ids:
-                found.setdefault(self.shard_of(one), repr(one.topic if one.action in OF_TOPICS else one.queue))
-        return found
+            name = one.topic if one.action in OF_TOPICS else one.queue
+            if not ids and (name is not None or one.scope is not None):
+                found.setdefault(self.shard_of(one), repr(name))
+        return found or {self.own: ""}
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
         """Group the queues that a consume names, in its order of preference; neighbours in one shard are together.

@@ -45,8 +45,8 @@ class Delivery:
     `lines`: who waits for messages. `key_lines`: who waits for a key of a queue (`key_line`); while somebody does,
     `on_keyed` is told of messages that have come into their queues. `read_lines`: who waits for more of a partition of
     a topic; `member_lines`: members of groups that wait for other partitions. `idle`: which queues nobody uses.
-    `handing` does what follows for a message that goes to somebody. While it `is_serving`, or one has it wait, those
-    queues which have something for who waits gather in `to_serve`.
+    `handing` does what follows for a message that goes to somebody. `put_off`: messages that are to be placed later;
+    None: all are at once.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
@@ -59,8 +59,8 @@ class Delivery:
         self.on_keyed: Callable[[list[Message]], None] = lambda messages: None
         self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
-        self.to_serve: dict[str, QueueState] = {}
-        self.is_serving = False
+        self.put_off: list[Message] | None = None
+        self._serving: dict[str, QueueState] | None = None
         self._work = TURN_WORK_MAX
         self._unserved: set[str] = set()
         self._to_end: set[str] = set()
@@ -185,13 +185,13 @@ class Delivery:
         if queue.name not in self.lines:
             self._unserved.discard(queue.name)
             return
-        self.to_serve[queue.name] = queue
-        if self.is_serving:
+        if self._serving is not None:
+            self._serving[queue.name] = queue
             return
-        self.is_serving = True
-        while self.to_serve:
-            self._serve_one(self.to_serve.pop(next(iter(self.to_serve))))
-        self.is_serving = False
+        self._serving = serving = {queue.name: queue}
+        while serving:
+            self._serve_one(serving.pop(next(iter(serving))))
+        self._serving = None
 
     def _serve_one(self, queue: QueueState) -> None:
         lines = self.lines
@@ -260,6 +260,9 @@ class Delivery:
 
     def place(self, message: Message) -> None:
         """Put an unplaced message where the time and the rules want it, and serve who waits for it."""
+        if self.put_off is not None:
+            self.put_off.append(message)
+            return
         queue = self._state.queues[message.queue]
         if self.ending.is_due(queue, message):
             self._end(queue, [message])
@@ -273,15 +276,18 @@ class Delivery:
         self.serve(queue)
 
     def place_produced(self, messages: list[Message]) -> None:
-        """Place messages whose produce is committed; all of them before anyone is served, so that batches fill up."""
+        """Place messages that are committed; all of them before anyone is served, so that batches fill up."""
         now = self._ledger.now
         live = self._state.messages
         lines = self.lines
         to_serve: dict[str, QueueState] = {}
         for message in messages:
-            if live.get(message.msg_id) is None:
-                continue  # cleared before it was committed
+            if live.get(message.msg_id) is None or message.place:
+                continue  # cleared before it was committed; or one that came twice
             queue = self._state.queues[message.queue]
+            if message.deliveries and self.ending.is_due(queue, message):  # a transaction has given it back
+                self._end(queue, [message])
+                continue
             place = queue.place(message, now)
             if place == Place.DELAYED:
                 self.alarms.set(queue.name, message.due_at)

@@ -90,7 +90,8 @@ SHORT_LOOK_S: Final = 1.0
 
 
 class Producing(Machine):
-    """Makes the messages of one shard. `to_topic` does a produce to what is a topic."""
+    """Makes the messages of one shard. `to_topic` does a produce to what is a topic. Unless it `makes_room`, nothing
+    goes for what is produced."""
 
     def __init__(self, context: ShardContext, delivery: Delivery, admin: QueueAdmin) -> None:
         self.limits = context.limits
@@ -102,6 +103,7 @@ class Producing(Machine):
         self._context = context
         self._state = context.ledger.state
         self._looks_at = 0.0
+        self.makes_room = True
         self.to_topic: Callable[[Call, str], None] = self._is_a_topic
 
     def _is_a_topic(self, call: Call, name: str) -> None:
@@ -139,10 +141,11 @@ class Producing(Machine):
         state = self._state
         if name in state.topics.by_name:
             return self.to_topic(call, name)
-        if self.is_short(BATCH_MAX, self.limits.memory_bytes_max // NEARLY):
+        if self.makes_room and self.is_short(BATCH_MAX, self.limits.memory_bytes_max // NEARLY):
             self._make_room(asked)  # before anything is looked at: it makes records, and queues may go
         queue = state.queues.get(name)
-        if queue is None and len(state.queues) >= self.limits.queues_max and not self.admin.make_room():
+        is_full = queue is None and len(state.queues) >= self.limits.queues_max
+        if is_full and not (self.makes_room and self.admin.make_room()):
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self.limits.queues_max} queues already")
         is_job = bool(asked[AS_JOB_AT])
         items = asked[MESSAGES_AT]
@@ -470,18 +473,12 @@ class Producing(Machine):
             return
         self._drop_unneeded(count, size, count + 1)
 
-    def why_no_room(self, count: int, size: int, new_queues: int) -> str | None:
-        """Why there is no room for so many messages and queues more, also where what nobody needs has gone; None: there
-        is."""
-        if self.is_short(count, size):
+    def make_room_for(self, count: int, size: int, new_queues: int) -> None:
+        """Let go of what nobody needs where there is no room for so many messages and queues more."""
+        if size < self.limits.memory_bytes_max and self.is_short(count, size):
             self._drop_unneeded(count, size, count + 1)
-            if self.is_short(count, size):
-                return f"the node's memory for messages is used up ({self.limits.memory_bytes_max} bytes)"
         if new_queues and len(self._state.queues) + new_queues > self.limits.queues_max:
             self.admin.make_room()
-            if len(self._state.queues) + new_queues > self.limits.queues_max:
-                return f"there are {len(self._state.queues)} of {self.limits.queues_max} queues already"
-        return None
 
     def _drop_unneeded(self, count: int, size: int, times: int) -> None:
         self.admin.make_room()

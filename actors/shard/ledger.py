@@ -16,7 +16,6 @@ from actors.shard.totals import Counting
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
-from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, QueueState
 from storage.records import LEVEL, STREAMS_LEVEL
 from storage.state import ShardState
@@ -31,8 +30,8 @@ class Ledger:
     unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
     `level` the feature level that records may use, `replicated` what waits for other nodes than a majority.
     `has_begun`: what is being done has changed something that no record says yet. Of `records`, those of each of
-    `together`, a first place and the one behind the last, are committed all or none; `unplaced` messages are not
-    committed.
+    `together`, a first place and the one behind the last, are committed all or none. `unplaced` messages are placed
+    when the record that is beside them is committed.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -50,7 +49,7 @@ class Ledger:
         self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self.has_begun = False
-        self.unplaced: deque[Message] = deque()
+        self.unplaced: deque[tuple[int, Message]] = deque()
         self.replicated = ReplicatedReplies(self)
 
     def set_time(self, now: float) -> None:
@@ -89,8 +88,8 @@ class Ledger:
             self.append(settings)
 
     def produced(self, message: Message) -> None:
-        """Keep the message of a produce record just appended; it is placed when that is committed."""
-        self.unplaced.append(message)
+        """Keep the message of a record just appended; it is placed when that is committed."""
+        self.unplaced.append((self.state.trans_id, message))
 
     def answer(self, call: Call, reply: Reply) -> None:
         """Answer at once."""
@@ -156,7 +155,7 @@ class Ledger:
 
     def take_unplaced(self) -> list[Message]:
         """Take the messages that are produced but not committed."""
-        taken = list(self.unplaced)
+        taken = [message for _, message in self.unplaced]
         self.unplaced.clear()
         return taken
 
@@ -185,9 +184,8 @@ class Ledger:
             self._after_commit.popleft()[1]()
         unplaced = self.unplaced
         placeable: list[Message] = []
-        bound = message_id(trans_id + 1, 0)
-        while unplaced and unplaced[0].msg_id < bound:
-            placeable.append(unplaced.popleft())
+        while unplaced and unplaced[0][0] <= trans_id:
+            placeable.append(unplaced.popleft()[1])
         return placeable
 
     def take_records(self) -> tuple[list[Made], list[tuple[int, int]]]:
@@ -220,7 +218,7 @@ class Ledger:
     def uncommitted_due(self, queue: str, count: int) -> int:
         """How many of a queue's messages are due and not committed; at most `count` are looked for."""
         due = 0
-        for message in self.unplaced:
+        for _, message in self.unplaced:
             if message.queue == queue and message.due_at <= self.now:
                 due += 1
                 if due == count:
@@ -229,5 +227,5 @@ class Ledger:
 
     @property
     def uncommitted_ids(self) -> list[int]:
-        """The ids of the messages that are produced but not committed."""
-        return [message.msg_id for message in self.unplaced]
+        """The ids of the messages that stand nowhere before something is committed."""
+        return [message.msg_id for _, message in self.unplaced]

@@ -25,11 +25,6 @@ class Savepoint:
         self._counting, ledger.counting = ledger.counting, Counting()
         self._waited, ledger.replicated.of_messages = ledger.replicated.of_messages, {}
 
-    @property
-    def made(self) -> list[Made]:
-        """The records behind it."""
-        return self._ledger.records[self._records :]
-
     def keep(self) -> None:
         """Have all of it committed together."""
         ledger = self._ledger
@@ -38,21 +33,22 @@ class Savepoint:
         if len(ledger.records) > self._records:
             ledger.together.append((self._records, len(ledger.records)))
         self._restore()
-        for record in self.made:
+        for record in ledger.records[self._records :]:
             ledger.counting.count(record)
             ledger.replicated.noted(record)
 
-    def take_back(self) -> None:
-        """Make everything what it was."""
+    def take_back(self) -> list[Made]:
+        """Make everything what it was; returns the records that are none now."""
         ledger, state = self._ledger, self._ledger.state
+        made = ledger.records[self._records :]
         self._restore()
         del ledger.records[self._records :]
         del ledger.together[self._together :]
         while len(ledger.unplaced) > self._unplaced:
             ledger.unplaced.pop()
-        unplaced = set(ledger.uncommitted_ids)
-        take_back(state, self._after, state.undo.take_behind(self._steps), ledger.now, unplaced)
+        take_back(state, self._after, state.undo.take_behind(self._steps), ledger.now, ledger.committed)
         state.topics.tails.cut(self._after)
+        return made
 
     def _restore(self) -> None:
         self._ledger.counting = self._counting

@@ -68,8 +68,7 @@ class Coordinator:
 
     def why_no_places(self, more: int) -> str | None:
         """Why groups can't have so many places more, each in a partition; None: they can."""
-        topics = self._ledger.state.topics.by_name.values()
-        places = more + sum([len(one.partitions) * len(one.groups) for one in topics])
+        places = more + self._ledger.state.topics.places
         if places > PLACES_MAX:
             return f"the groups of all topics of the shard would have {places} places, and {PLACES_MAX} are allowed"
         return None

@@ -5,13 +5,15 @@ is what the earlier ones have made of it. If one is refused, what was made is ta
 heard of it. But stricter than alone: each message that an operation names must be there, and in flight for who asks.
 
 Asked again, a transaction is known by the numbers of its appends: all of it was done if they were. One that has none,
-and confirms a delivery, can't be done twice, and is refused then.
+and confirms a delivery, can't be done twice, and is refused then. Where there is no room for what it makes, what nobody
+needs goes, as for a produce, and it is tried once more.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from actors.messages.call import Call
+from actors.messages.naming import naming_fault
 from actors.queues.delivery import Delivery
 from actors.queues.named_messages import NamedMessages
 from actors.queues.producing import Producing
@@ -31,7 +33,8 @@ from quorate.protocol import (
     refusal,
 )
 from quorate.stream_replies import TransactionReply
-from storage.records import STREAMS_LEVEL
+from storage.message import Message
+from storage.records import STREAMS_LEVEL, Place
 
 COUNTED: Final[dict[int, str]] = {
     int(Action.CONFIRM): "confirmed",
@@ -73,36 +76,46 @@ class Transacting(Machine):
         if ledger.level < STREAMS_LEVEL:
             reason = f"a transaction needs feature level {STREAMS_LEVEL}, and the cluster has {ledger.level}"
             return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-        if self._is_repeated(request):
+        twice = _twice_numbered(request)
+        if twice is not None:
+            index, fault = twice
+            refused = refusal(request.operations[index], ErrorWord.FIELD, fault)
+            return ledger.answer_when_committed(call, _refused(request, index, refused))
+        if self._is_repeated(call, request):
             return self._answer_again(call, request)
-        why = self._why_no_room(request)
-        if why is not None:
-            return ledger.refuse(call, ErrorWord.LIMIT, why)
-        return self._transact(call, request)
+        replies, is_done = self._try(call, request)
+        if not is_done and replies[-1].error == ErrorWord.LIMIT and self._makes_room(request):
+            replies, is_done = self._try(call, request)
+        reply: Reply = done(request, TransactionReply, replies=replies)
+        if not is_done:
+            reply = self._refused(request, len(replies) - 1, replies[-1])
+        return ledger.answer_when_committed(call, reply)
 
-    def _transact(self, call: Call, request: TransactionRequest) -> None:
-        savepoint = Savepoint(self._ledger)
-        self._delivery.is_serving = True  # what is ready may not stay so
+    def _try(self, call: Call, request: TransactionRequest) -> tuple[list[Reply], bool]:
+        """Do all operations, or none: the replies up to the first that was refused, and whether none was.
+
+        What was given back or buried is placed when that is committed: nobody is to see a part.
+        """
+        savepoint, is_done = Savepoint(self._ledger), False
+        put_off: list[Message] = []
+        self._delivery.put_off = put_off
+        self._producing.makes_room = False  # what that does is not taken back
         piece, self._jobs.piece = self._jobs.piece, NAMED_MAX + 1  # all at once
-        is_done = False
         try:
             replies, is_done = self._do(call, request)
         finally:
             self._jobs.piece = piece
-            made = savepoint.made
+            self._producing.makes_room = True
+            self._delivery.put_off = None
             if is_done:
                 savepoint.keep()
             else:
-                savepoint.take_back()
-                self._look_again(made)
-            self._serve(is_done=is_done)
-        reply: Reply = done(request, TransactionReply, replies=replies)
-        if not is_done:
-            reply = _refused(request, len(replies) - 1, replies[-1])
-        self._ledger.answer_when_committed(call, reply)
+                self._look_again(savepoint.take_back())
+        for message in put_off if is_done else ():
+            self._ledger.produced(message)
+        return replies, is_done
 
     def _do(self, call: Call, request: TransactionRequest) -> tuple[list[Reply], bool]:
-        """Do the operations up to the first that is refused; their replies, and whether none was."""
         replies: list[Reply] = []
         for one in request.operations:
             replies.append(self._do_one(call, one))
@@ -113,33 +126,31 @@ class Transacting(Machine):
     def _do_one(self, call: Call, operation: Request) -> Reply:
         if operation.action == Action.CONFIRM:
             operation.held = True
-        part = Call(operation, call.client, call.order, call.reply_to, principal=call.principal)
-        asked = 0
-        if operation.action in COUNTED:
-            ids = [*([] if operation.msg_id is None else [operation.msg_id]), *(operation.msg_ids or ())]
-            asked = len({*ids})
-            missing = next((msg_id for msg_id in ids if self._named.message(part, msg_id) is None), None)
-            if missing is not None:
-                return refusal(operation, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {missing}")
+        part = _part(call, operation)
+        ids = _ids_of(operation) if operation.action in COUNTED else []
+        refused = None if naming_fault(operation) is not None else self._why_not(part, ids)
+        if refused is not None:
+            return refused
         self._does[operation.action](part)
         reply = self._ledger.take_answer(part)
         if reply is None:
             raise RuntimeError(f"an operation of action {operation.action} has no answer")
-        if reply.code == Code.OK and asked:
+        if reply.code == Code.OK and ids:
             count = getattr(reply, COUNTED[operation.action]) or 0
-            if count < asked:
-                reason = f"{count} of {asked} messages are in flight for who asks"
+            if count < len(ids):
+                reason = f"{count} of {len(ids)} messages are in flight for who asks"
                 return refusal(operation, ErrorWord.NOT_IN_FLIGHT, reason)
         return reply
 
-    def _serve(self, *, is_done: bool) -> None:
-        """Give what has become ready to those who wait; or not, where it is not ready any more."""
-        delivery = self._delivery
-        delivery.is_serving = False
-        to_serve = [*delivery.to_serve.values()] if is_done else []
-        delivery.to_serve.clear()
-        for queue in to_serve:
-            delivery.serve(queue)
+    def _why_not(self, part: Call, ids: list[int]) -> Reply | None:
+        """Refuse an operation that names what is not there, or not in flight; None: it is."""
+        for msg_id in ids:
+            message = self._named.message(part, msg_id)
+            if message is None:
+                return refusal(part.request, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {msg_id}")
+            if message.place != Place.IN_FLIGHT:
+                return refusal(part.request, ErrorWord.NOT_IN_FLIGHT, f"message {msg_id} is not in flight")
+        return None
 
     def _look_again(self, made: list[Any]) -> None:
         """Look at the queues of records that were taken back: what is due there may stand otherwise than before."""
@@ -148,39 +159,74 @@ class Transacting(Machine):
                 if name in self._ledger.state.queues:
                     self._delivery.alarms.set(name, self._ledger.now)
 
+    def _refused(self, request: TransactionRequest, index: int, refused: Reply) -> TransactionReply:
+        """Say which operation was refused, and why: not by the id of a message that is not there any more."""
+        msg_id, live = refused.msg_id, self._ledger.state.messages
+        if refused.error == ErrorWord.DUPLICATE_KEY and msg_id is not None and live.get(msg_id) is None:
+            refused.msg_id, refused.reason = None, "the message of an operation before has the key"
+        return _refused(request, index, refused)
+
     # -- before it is begun ------------------------------------------------------------------------------------
 
-    def _is_repeated(self, request: TransactionRequest) -> bool:
-        """Whether it was done before: there are appends with numbers, and all of them came before."""
+    def _is_repeated(self, call: Call, request: TransactionRequest) -> bool:
+        """Whether it was done before: all its appends that have numbers, and there are such, came before.
+
+        Not where a message that it confirms is in flight: then those numbers were used by others.
+        """
         numbered = [one for one in request.operations if _is_numbered(one)]
-        return bool(numbered) and all(map(self._writing.is_repeated, numbered))
+        if not numbered or not all(map(self._writing.is_repeated, numbered)):
+            return False
+        for one in request.operations:
+            if one.action == Action.CONFIRM:
+                for msg_id in _ids_of(one):
+                    message = self._named.message(_part(call, one), msg_id)
+                    if message is not None and message.place == Place.IN_FLIGHT:
+                        return False
+        return True
 
     def _answer_again(self, call: Call, request: TransactionRequest) -> None:
-        """Say once more where its messages are. What else it did is done, and not known any more."""
+        """Say once more where its messages are, as far as that is known. What else it did is done."""
         replies: list[Reply | None] = []
-        for index, one in enumerate(request.operations):
-            if not _is_numbered(one):
-                replies.append(None)
-                continue
-            reply = self._do_one(call, one)
-            if reply.code != Code.OK:
-                return self._ledger.answer_when_committed(call, _refused(request, index, reply))
-            replies.append(reply)
-        return self._ledger.answer_when_committed(
-            call, done(request, TransactionReply, replies=replies, duplicate=True)
-        )
-
-    def _why_no_room(self, request: TransactionRequest) -> str | None:
-        """Why there is no room for all that it makes; None if there is: no operation makes room then."""
-        queues, topics = self._ledger.state.queues, self._ledger.state.topics.by_name
-        count = size = new_queues = 0
         for one in request.operations:
-            if one.action in (Action.PRODUCE, Action.APPEND):
-                count += len(one.messages or (one,))
-                size += sum([len(bytes(item.data)) for item in one.messages or (one,)])
-            is_new = one.action == Action.PRODUCE and one.queue not in queues and one.queue not in topics
-            new_queues += is_new or one.action == Action.BURY
-        return self._producing.why_no_room(count, size, new_queues) if count or new_queues else None
+            reply = self._do_one(call, one) if _is_numbered(one) else None
+            replies.append(reply if reply is not None and reply.code == Code.OK else None)
+        self._ledger.answer_when_committed(call, done(request, TransactionReply, replies=replies, duplicate=True))
+
+    def _makes_room(self, request: TransactionRequest) -> bool:
+        """Let go of what nobody needs for all that it makes; whether anything went."""
+        queues, topics, before = (
+            self._ledger.state.queues,
+            self._ledger.state.topics.by_name,
+            self._ledger.state.trans_id,
+        )
+        makes = [one for one in request.operations if one.action in (Action.PRODUCE, Action.APPEND)]
+        items = [item for one in makes for item in one.messages or (one,)]
+        new = {
+            one.queue for one in makes if one.queue is not None and one.queue not in queues and one.queue not in topics
+        }
+        self._producing.make_room_for(len(items), sum([len(bytes(item.data)) for item in items]), len(new))
+        return self._ledger.state.trans_id > before
+
+
+def _part(call: Call, operation: Request) -> Call:
+    return Call(operation, call.client, call.order, call.reply_to, principal=call.principal)
+
+
+def _ids_of(operation: Request) -> list[int]:
+    """Give the ids that an operation names, each once."""
+    named = [] if operation.msg_id is None else [operation.msg_id]
+    return list(dict.fromkeys([*named, *(operation.msg_ids or ())]))
+
+
+def _twice_numbered(request: TransactionRequest) -> tuple[int, str] | None:
+    """Find an append that has the number of an earlier one: it would be taken for that one, asked again."""
+    seen: set[tuple[str | None, str | None, int | None]] = set()
+    for index, one in enumerate(request.operations):
+        if _is_numbered(one):
+            if (one.topic, one.producer, one.number) in seen:
+                return index, f"number {one.number} of {one.producer!r} stands there twice"
+            seen.add((one.topic, one.producer, one.number))
+    return None
 
 
 def _is_numbered(operation: Request) -> bool:

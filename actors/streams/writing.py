@@ -161,6 +161,8 @@ class Writing(Machine):
             return [named] * len(items)
         turn = topic.turn % count
         if any(item.key is None for item in items):
+            state = self._ledger.state
+            state.undo.was(state.trans_id + 1, topic, "turn", topic.turn)
             topic.turn = turn + 1
         return [turn if item.key is None else partition_of_key(item.key, count) for item in items]
 

@@ -19,6 +19,9 @@ from quorate.protocol import BATCH_MAX, NAMED_MAX, Action, ErrorWord, Request, T
 from quorate.request_faults import named_in, operations_fault
 
 OPERATIONS: Final = b'"operations"'
+READ: Final = ("action", "seq", "patience")
+"""What else is read of a transaction: all other fields may be there, and mean nothing."""
+
 TRANSACTION: Final = str(int(Action.TRANSACTION)).encode()
 STEP_BYTES: Final = 64 << 10
 STEP_OPERATIONS: Final = 50
@@ -70,15 +73,17 @@ def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
     if found.operations is UNSET or found.action is UNSET or bytes(found.action) != TRANSACTION:
         return (yield from _alone(body, limits, seen))
     fields = sum([value is not UNSET for value in msgspec.structs.astuple(found)])
-    operations, found.operations = found.operations, UNSET
-    rest = _encode(found)
+    operations = found.operations
+    rest = _encode({name: text for name in READ if (text := getattr(found, name)) is not UNSET})
     if fields != seen[0]:
         return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=rest)
-    outer = decode_request(rest, limits, (seen[0] - 1, 0))
+    outer = decode_request(rest, limits, (len(READ), 0))
     if not isinstance(outer, Request):
         return outer
+    yield
     try:
         _count_list(operations)
+        yield
         texts = _items_in(operations)
     except READING_ERRORS as error:
         return _fault_of_list(error, rest, limits)
@@ -107,8 +112,9 @@ def _operation(text: bytes, limits: RequestLimits) -> Generator[None, None, Requ
     """Read one operation, as the request that it would be alone."""
     if not text.startswith(b"{"):
         return Fault(ErrorWord.FIELD, "an operation is a JSON object")
-    brackets = Brackets()
-    brackets.pass_over(text, 0, len(text))
+    brackets, at = Brackets(), 0
+    while (at := brackets.pass_over(text, at, min(at + STEP_BYTES, len(text)))) < len(text):
+        yield
     one = yield from _alone(text, limits, (brackets.fields, brackets.commas))
     if isinstance(one, Ask):
         return Fault(ErrorWord.FIELD, f"there is no field {one.note[0]!r}")

@@ -155,13 +155,15 @@ def test_a_worker_leaves_alone_what_its_handler_has_confirmed_in_a_transaction(n
                 one.confirm(message)
                 one.append("t", message.data)
 
-        worker = Worker(node.client(), "jobs", handle, concurrency=2)
+        workers = node.client()
+        worker = Worker(workers, "jobs", handle, concurrency=2)
         working = threading.Thread(target=worker.run)
         working.start()
         client.produce_many("jobs", list(range(20)))
         wait_for(lambda: client.topic("t").partitions[0].next == 20)
         worker.stop()
         working.join()
+        workers.close()
         assert sorted(message.data for message in client.read("t")) == list(range(20))
         assert (worker.counts["failed"], worker.counts["lost"]) == (0, 0)
 
@@ -211,6 +213,10 @@ def test_a_transaction_is_asked_for_again_where_it_can_not_be_done_twice() -> No
         one = trying({"action": Action.PRODUCE, "queue": "q", "data": 1}, once)
         assert one.lost(1.0, sent) > 0
         assert one.replied(1.5, {"code": -1, "error": "unknown_outcome"}) is not None
+        taken = {"code": -1, "error": "duplicate_key", "reason": "its own message has the key", "msg_id": 4}
+        assert one.replied(2.0, taken) is None
+        with pytest.raises(UnknownOutcomeError):
+            one.ended(taken)
         gone = {"code": -1, "error": "no_such_message", "reason": "operations[0]: there is no message 5"}
         assert one.replied(2.0, gone) is None
         with pytest.raises(UnknownOutcomeError):

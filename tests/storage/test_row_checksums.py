@@ -1,5 +1,6 @@
 """A damaged row is known: when it is read at a start, by `verify`, and before a snapshot sends it."""
 
+import faulthandler
 import hashlib
 import mmap
 import os
@@ -279,6 +280,7 @@ def looked_at(path: Path) -> str:
     pid = os.fork()
     if not pid:
         os.close(reads)
+        faulthandler.disable()
         found = "fault, refused"
         try:
             found = outcome(LmdbTables(path), MemoryFolder())

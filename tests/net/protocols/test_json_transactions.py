@@ -80,6 +80,13 @@ def test_the_field_is_searched_for_in_no_payload() -> None:
     assert isinstance(decoded(b'{"action":31}', LIMITS), Request), "its shard says that they are missing"
 
 
+def test_fields_that_mean_nothing_beside_operations_are_not_looked_at() -> None:
+    many = b"[%s]" % b",".join([b"0"] * 5000)
+    found = decoded(transaction(ONE, more=b',"messages":%s,"wait":3,"data":[[]]' % many), LIMITS)
+    assert isinstance(found, TransactionRequest)
+    assert (found.seq, found.wait, found.messages) == ("s", None, None)
+
+
 def test_what_all_operations_name_is_bounded_before_all_of_it_is_made() -> None:
     many = b'{"action":27,"topic":"t","messages":[%s]}' % b",".join([b'{"data":1}'] * BATCH_MAX)
     assert isinstance(decoded(transaction(many, many), LIMITS), TransactionRequest)

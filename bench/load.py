@@ -53,17 +53,19 @@ def load(
     first: int = 0,
     token: str | None = None,
     cpus: set[int] | None = None,
+    first_id: int = 0,
 ) -> dict[str, float]:
     """Put `requests` in all on the server, from so many connections; the figures by name (1/s and us).
 
     The connections take turns at queues `bench0` and on, or from number `first` on. `token`: they show it first.
-    `cpus`: the generator runs on those cores alone.
+    `cpus`: the generator runs on those cores alone. `first_id`: of the messages that transactions confirm.
     """
     each = max(requests // connections, 3)
     words = [generator(), protocol, *map(str, (port, connections, each, queues, data_bytes, batch, first))]
     environment = {name: value for name, value in os.environ.items() if name != "QUORATE_TOKEN"}
     if token is not None:
         environment["QUORATE_TOKEN"] = token
+    environment["QUORATE_FIRST_ID"] = str(first_id)
     if cpus is not None:
         words = ["taskset", "-c", ",".join(map(str, sorted(cpus))), *words]
     printed = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)

@@ -3,6 +3,8 @@
 //   PROTOCOL: quorate | disque | gmq | beanstalk | redis (a stream with a consumer group). The work is the same for all of
 //   them: produce, consume, acknowledge, with BATCH messages a request (quorate; disque pipelines so many ADDJOBs).
 //   addjob: ADDJOB alone, BATCH of them pipelined. produce, append: that alone, to a queue, or to a topic that is there.
+//   transact: confirm of a message (of those with ids from QUORATE_FIRST_ID on, 1024 apart), two appends to the topic, and
+//   a commit, in one.
 // Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,7 +27,8 @@ typedef struct {
 
 static const char *protocol;
 static char *data, out[OUT_BYTES];
-static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds, is_append;
+static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds, is_append, is_transact;
+static long next_id, transactions;
 
 static double now(void) {
   struct timespec t;
@@ -41,7 +44,17 @@ static void die(const char *what, const char *detail) {
   exit(1);
 }
 
+static int transaction(Client *c) {
+  long id = next_id + 1024 * transactions, at = transactions++ - 32;
+  return sprintf(out,
+                 "{\"action\":31,\"operations\":[{\"action\":3,\"msg_id\":%ld,\"delivery\":1},"
+                 "{\"action\":27,\"topic\":\"bench%d\",\"partition\":0,\"data\":\"%s\"},"
+                 "{\"action\":27,\"topic\":\"bench%d\",\"partition\":0,\"data\":\"%s\"},"
+                 "{\"action\":30,\"topic\":\"bench%d\",\"group\":\"g\",\"positions\":{\"0\":%ld}}]}\n",
+                 id, c->queue, data, c->queue, data, c->queue, at < 0 ? 0 : at);
+}
 static int quorate_request(Client *c) {
+  if (is_transact) return transaction(c);
   int n = is_append ? sprintf(out, "{\"action\":27,\"topic\":\"bench%d\"", c->queue)
                     : sprintf(out, "{\"action\":%d,\"queue\":\"bench%d\"", c->step + 1, c->queue);
   if (c->step == 0 && batch > 1) {
@@ -194,7 +207,9 @@ int main(int argc, char **argv) {
   is_beanstalk = !strcmp(protocol, "beanstalk");
   is_gmq = !strcmp(protocol, "gmq");
   is_append = !strcmp(protocol, "append");
-  only_adds = !strcmp(protocol, "addjob") || !strcmp(protocol, "produce") || is_append;
+  is_transact = !strcmp(protocol, "transact");
+  next_id = is_transact ? atol(getenv("QUORATE_FIRST_ID")) : 0;
+  only_adds = is_transact || !strcmp(protocol, "addjob") || !strcmp(protocol, "produce") || is_append;
   is_disque = !strcmp(protocol, "addjob") || !strcmp(protocol, "disque");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
   data_bytes = argc > 6 ? atoi(argv[6]) : 32;

@@ -37,12 +37,15 @@ def _events(
         count += event in wanted
         return seen
 
-    before = get()
+    before, was_enabled = get(), gc.isenabled()
+    gc.disable()  # it runs what others have asked it to call, and would end what tests before have left
     put(seen)
     try:
         work()
     finally:
         put(before)
+        if was_enabled:
+            gc.enable()
     return count
 
 

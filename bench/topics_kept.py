@@ -1,7 +1,7 @@
-"""python -m bench.topics_kept: what two million messages of 1 KiB cost that stay in a topic, and what their removal does.
+"""python -m bench.topics_kept: what two million messages of 1 KiB cost that stay in a topic, and their removal.
 
-Told are the anonymous memory of the node's processes before and behind them, a restart, reads from anywhere, and how long
-produces take before and while all of it is removed at once. Takes some 5 GB of disk.
+Told are the anonymous memory of the node's processes before and behind them, a restart, reads from anywhere, and how
+long produces take before and while all of it is removed at once. Takes some 5 GB of disk.
 """
 
 import argparse

@@ -1,7 +1,9 @@
 """What the JSON session reads of an object beside the request in it. Apart, since mypyc compiles no such classes."""
 
+from typing import Annotated
+
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from quorate.protocol import BATCH_MAX, ProduceItem, Request, TransactionRequest
 
@@ -12,6 +14,15 @@ class Loose(msgspec.Struct):
     action: Raw | UnsetType = UNSET
     queue: Raw | UnsetType = UNSET
     seq: Raw | UnsetType = UNSET
+
+
+class UsualTransaction(msgspec.Struct):
+    """What nearly all transactions have, and nothing else."""
+
+    action: int
+    operations: Raw | UnsetType = UNSET
+    seq: int | float | Annotated[str, Meta(max_length=256)] | None = None
+    patience: Annotated[float, Meta(ge=0, le=31_536_000)] | None = None
 
 
 def as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:

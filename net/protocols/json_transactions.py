@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from net.protocols.json_framing import Brackets
 from net.protocols.json_reading import Judging, decode_request, reading_fault
-from net.protocols.json_shapes import Batch, TransactionAsItCame
+from net.protocols.json_shapes import Batch, TransactionAsItCame, UsualTransaction
 from net.protocols.json_unknown import READING_ERRORS
 from net.protocols.session import Ask, Fault, RequestLimits
 from quorate.protocol import BATCH_MAX, NAMED_MAX, Action, ErrorWord, Request, TransactionRequest
@@ -22,12 +22,14 @@ OPERATIONS: Final = b'"operations"'
 READ: Final = ("action", "seq", "patience")
 """What else is read of a transaction: all other fields may be there, and mean nothing."""
 
+NOT_SEEN: Final = (0, 0)
 TRANSACTION: Final = str(int(Action.TRANSACTION)).encode()
 STEP_BYTES: Final = 64 << 10
 STEP_OPERATIONS: Final = 50
 """So many operations, or so many bytes of them, are judged in one step: some ms."""
 
 _texts_of: Final = msgspec.json.Decoder(TransactionAsItCame).decode
+_usual_in: Final = msgspec.json.Decoder(UsualTransaction).decode
 _count_list: Final = msgspec.json.Decoder(Batch).decode
 _items_in: Final = msgspec.json.Decoder(list[Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -66,24 +68,31 @@ def decode(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Outcome
 
 
 def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generator[None, None, Outcome]:
+    outer: Any = _usual(body, seen[0])
+    if outer is not None:
+        operations, rest = outer.operations, b""
+    else:
+        try:
+            found: Any = _texts_of(body)
+        except READING_ERRORS as error:
+            return reading_fault(error, body, limits.depth_max)
+        if found.operations is UNSET or found.action is UNSET or bytes(found.action) != TRANSACTION:
+            return (yield from _alone(body, limits, seen))
+        fields = sum([value is not UNSET for value in msgspec.structs.astuple(found)])
+        operations = found.operations
+        rest = _encode({name: text for name in READ if (text := getattr(found, name)) is not UNSET})
+        if fields != seen[0]:
+            return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=rest)
+        read = decode_request(rest, limits, (len(READ), 0))
+        if not isinstance(read, Request):
+            return read
+        outer = read
+    rest = rest or _encode({"action": outer.action, **({} if outer.seq is None else {"seq": outer.seq})})
     try:
-        found: Any = _texts_of(body)
-    except READING_ERRORS as error:
-        return reading_fault(error, body, limits.depth_max)
-    if found.operations is UNSET or found.action is UNSET or bytes(found.action) != TRANSACTION:
-        return (yield from _alone(body, limits, seen))
-    fields = sum([value is not UNSET for value in msgspec.structs.astuple(found)])
-    operations = found.operations
-    rest = _encode({name: text for name in READ if (text := getattr(found, name)) is not UNSET})
-    if fields != seen[0]:
-        return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=rest)
-    outer = decode_request(rest, limits, (len(READ), 0))
-    if not isinstance(outer, Request):
-        return outer
-    yield
-    try:
-        _count_list(operations)
-        yield
+        if seen[1] >= BATCH_MAX:
+            yield
+            _count_list(operations)
+            yield
         texts = _items_in(operations)
     except READING_ERRORS as error:
         return _fault_of_list(error, rest, limits)
@@ -95,7 +104,9 @@ def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
         if index and (size > STEP_BYTES or not index % STEP_OPERATIONS):
             size = 0
             yield
-        one = yield from _operation(text, limits)
+        one = decode_request(text, limits, NOT_SEEN) if len(text) <= STEP_BYTES and text[:1] == b"{" else None
+        if not isinstance(one, Request):  # large, or wrong: then it is looked at as the framer does
+            one = yield from _operation(text, limits)
         if isinstance(one, Fault):
             return Fault(one.error, f"operations[{index}]: {one.reason}", body=rest)
         done.append(one)
@@ -106,6 +117,17 @@ def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
     if why is not None:
         return Fault(ErrorWord.FIELD, why, body=rest)
     return TransactionRequest(outer.action, seq=outer.seq, patience=outer.patience, operations=done)
+
+
+def _usual(body: bytes, fields: int) -> Any:
+    """Read a transaction that has but what nearly all have; None: it is another, or wrong."""
+    try:
+        found = _usual_in(body)
+    except READING_ERRORS:
+        return None
+    known = 1 + (found.operations is not UNSET) + (found.seq is not None) + (found.patience is not None)
+    is_usual = found.action == Action.TRANSACTION and found.operations is not UNSET and known == fields
+    return found if is_usual else None
 
 
 def _operation(text: bytes, limits: RequestLimits) -> Generator[None, None, Request | Fault]:

@@ -24,11 +24,12 @@ import signal, sys, time
 from quorate import Client
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-with Client("127.0.0.1", int(sys.argv[1])) as client, client.read("t", group="g", session=float(sys.argv[2])) as messages:
-    for message in messages:
-        print(message.partition, message.offset, time.time(), flush=True)
-        if stopped:
-            break
+with Client("127.0.0.1", int(sys.argv[1])) as client:
+    with client.read("t", group="g", session=float(sys.argv[2])) as messages:
+        for message in messages:
+            print(message.partition, message.offset, time.time(), flush=True)
+            if stopped:
+                break
 """
 
 
@@ -88,9 +89,7 @@ def main() -> None:
             lost = members.pop()
             lost.process.kill()
             took_s = read_again(members, lost, time.time())
-            print(
-                f"one of {MEMBERS} members killed, session {SESSION_S:g} s: all read again in {took_s:.2f} s (wanted: 8)"
-            )
+            print(f"one of {MEMBERS} killed, session {SESSION_S:g} s: all read again in {took_s:.2f} s (wanted: 8)")
             time.sleep(10)
             left = members.pop()
             left.process.terminate()

@@ -1,4 +1,4 @@
-"""python -m bench.streams: topics beside queues: appends of produces, reads a second, transactions, queues beside a topic.
+"""python -m bench.streams: topics beside queues: appends, reads, transactions, and queues beside a topic.
 
 Appends and produces are measured alternately in one run, ROUNDS times, and the medians are compared. Reads go through
 what was appended, from the disk and from memory as it lies, over one connection that looks only where to go on. A

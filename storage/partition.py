@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from storage.blocks import BLOCK_BYTES, Block, Kept, cut, extra_bytes, frame_bytes
+from storage.blocks import BLOCK_BYTES, TABLE_BYTES, Block, Kept, cut, extra_bytes, frame_bytes
 
 KEPT_OVERHEAD_BYTES: Final = 300
 """What a message in memory takes beside its data, about."""
@@ -53,16 +53,24 @@ class Partition:
         """Reckon what the tail's messages take in blocks."""
         return self.weight - KEPT_OVERHEAD_BYTES * len(self.tail)
 
-    def add(self, kept: Kept) -> None:
-        """Add the next message."""
+    @property
+    def has_full(self) -> bool:
+        """Whether what is committed of the tail fills a block, keys and headers left aside; or all of it fills two."""
+        settled = self.settled_position - self.base_position + TABLE_BYTES * (self.settled - self.base)
+        return settled > BLOCK_BYTES or self.tail_bytes > 2 * BLOCK_BYTES
+
+    def add(self, kept: Kept) -> int:
+        """Add the next message; returns what it takes in memory (bytes)."""
         assert kept.offset == self.next, (kept.offset, self.next)
         self.tail.append(kept)
-        self.weight += weight(kept)
+        size = weight(kept)
+        self.weight += size
         self.next += 1
         self.next_position = kept.end_position
         self.last_at = kept.produced_at
         if self.next - 1 == self.first:
             self.first_at = kept.produced_at
+        return size
 
     def take_back(self) -> None:
         """Take the last message back, which was not committed. The caller says of `last_at` what it was."""

@@ -8,8 +8,8 @@ of them take too much memory, and those in the log's head before that goes (`clo
 from collections.abc import Iterable
 from typing import Final
 
-from storage.blocks import BLOCK_BYTES, Block, Kept
-from storage.partition import Partition, weight
+from storage.blocks import Block, Kept
+from storage.partition import Partition
 from storage.records import DropTopic, OfTopic, Retire, Topic
 
 TAIL_BYTES_MAX: Final = 64 << 20
@@ -62,8 +62,7 @@ class Tails:
 
     def add(self, partition: Partition, kept: Kept) -> None:
         """Add the next message of a partition."""
-        partition.add(kept)
-        self.weight += weight(kept)
+        self.weight += partition.add(kept)
         self.moved[partition] = None
         self._open[partition] = None
 
@@ -104,7 +103,7 @@ class Tails:
                 del self.moved[partition]
             if partition.settled > before:
                 grown.append(partition)
-                if partition.tail_bytes >= BLOCK_BYTES:
+                if partition.has_full:
                     self.discount(partition)
                     self._closed(partition.close_full(), partition)
         while self.weight > TAIL_BYTES_MAX and self._open:

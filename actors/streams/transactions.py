@@ -76,12 +76,13 @@ class Transacting(Machine):
         if ledger.level < STREAMS_LEVEL:
             reason = f"a transaction needs feature level {STREAMS_LEVEL}, and the cluster has {ledger.level}"
             return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-        twice = _twice_numbered(request)
+        numbered = [(index, one) for index, one in enumerate(request.operations) if _is_numbered(one)]
+        twice = _twice(numbered)
         if twice is not None:
             index, fault = twice
             refused = refusal(request.operations[index], ErrorWord.FIELD, fault)
             return ledger.answer_when_committed(call, _refused(request, index, refused))
-        if self._is_repeated(call, request):
+        if numbered and self._is_repeated(call, request, numbered):
             return self._answer_again(call, request)
         replies, is_done = self._try(call, request)
         if not is_done and replies[-1].error == ErrorWord.LIMIT and self._makes_room(request):
@@ -168,13 +169,12 @@ class Transacting(Machine):
 
     # -- before it is begun ------------------------------------------------------------------------------------
 
-    def _is_repeated(self, call: Call, request: TransactionRequest) -> bool:
-        """Whether it was done before: all its appends that have numbers, and there are such, came before.
+    def _is_repeated(self, call: Call, request: TransactionRequest, numbered: list[tuple[int, Request]]) -> bool:
+        """Whether it was done before: all its appends that have numbers came before.
 
         Not where a message that it confirms is in flight: then those numbers were used by others.
         """
-        numbered = [one for one in request.operations if _is_numbered(one)]
-        if not numbered or not all(map(self._writing.is_repeated, numbered)):
+        if not all(self._writing.is_repeated(one) for _, one in numbered):
             return False
         for one in request.operations:
             if one.action == Action.CONFIRM:
@@ -218,14 +218,13 @@ def _ids_of(operation: Request) -> list[int]:
     return list(dict.fromkeys([*named, *(operation.msg_ids or ())]))
 
 
-def _twice_numbered(request: TransactionRequest) -> tuple[int, str] | None:
+def _twice(numbered: list[tuple[int, Request]]) -> tuple[int, str] | None:
     """Find an append that has the number of an earlier one: it would be taken for that one, asked again."""
     seen: set[tuple[str | None, str | None, int | None]] = set()
-    for index, one in enumerate(request.operations):
-        if _is_numbered(one):
-            if (one.topic, one.producer, one.number) in seen:
-                return index, f"number {one.number} of {one.producer!r} stands there twice"
-            seen.add((one.topic, one.producer, one.number))
+    for index, one in numbered:
+        if (one.topic, one.producer, one.number) in seen:
+            return index, f"number {one.number} of {one.producer!r} stands there twice"
+        seen.add((one.topic, one.producer, one.number))
     return None
 
 

@@ -343,6 +343,8 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         colons -= 1
         if not (len(topic) < 64 and topic.isprintable()) and (why := name_fault(topic)):
             return Fault(ErrorWord.FIELD, f"topic {why}", body=body)
+        if colons:
+            colons -= (request.partition is not None) + (request.offset is not None)
     if not colons:
         return no_fault
     if request.msg_id is not None:

@@ -80,7 +80,8 @@ class Wanted(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What blocks had of what was wanted: messages that follow each other, or their frames.
+    """What blocks had of what was wanted: so many `messages` that follow each other, or the first of them and the
+    frames of all.
 
     Nothing: `next` is the offset of the first message behind it that is there, None: none is. `damaged`: a block could
     not be read.
@@ -89,6 +90,7 @@ class Stored(NamedTuple):
     kept: list[Kept]
     frames: list[bytes]
     next: int | None
+    messages: int
     damaged: str | None = None
 
 
@@ -143,7 +145,7 @@ def read_stored(
     """Read messages from blocks: at most `count`, and as many as fit into `bytes_max`, but one in any case."""
     kept: list[Kept] = []
     frames: list[bytes] = []
-    size = 0
+    size = taken = 0
     expected = wanted.offset
     start = _key_of(transaction, wanted) or prefix(wanted.number, wanted.partition)
     for key, value in transaction.range(BLOCKS, start):
@@ -152,34 +154,32 @@ def read_stored(
         try:
             view = BlockView(key, value)
         except DamagedError as error:
-            if kept:
+            if taken:
                 break
             if wanted.offset is None and expected is None:
                 continue  # what is looked for may stand behind it
             following = next((one for one in transaction.keys(BLOCKS, key + b"\0")), None)
             goes_on = following is not None and is_of(following, wanted.number, wanted.partition)
             at = read_key(bytes(following)).offset if following is not None and goes_on else None
-            return Stored([], [], at, str(error))
-        index = _index_in(view, wanted) if not kept else max((expected or 0) - view.key.offset, 0)
+            return Stored([], [], at, 0, str(error))
+        index = _index_in(view, wanted) if not taken else max((expected or 0) - view.key.offset, 0)
         end = view.end - view.key.offset
         if index >= end:
             continue
         if expected is not None and view.key.offset + index > expected:
-            return Stored(kept, frames, view.key.offset + index)
-        begin = index
-        while index < end and len(kept) < count:
-            its = view.place_of(index + 1) - view.place_of(index)
-            if kept and size + its > bytes_max:
-                break
-            kept.append(view.kept(index))
-            size += its
-            index += 1
-        if is_raw and index > begin:
-            frames.append(view.frames(begin, index))
-        if index < end or len(kept) >= count:
+            return Stored(kept, frames, view.key.offset + index, taken)
+        upto = view.fitting(index, min(end, index + count - taken), bytes_max - size)
+        if not taken:
+            upto = max(upto, index + 1)
+        if upto > index:
+            kept += [view.kept(at) for at in range(index, upto if not is_raw else index + (not taken))]
+            frames += [view.frames(index, upto)] if is_raw else []
+            size += view.place_of(upto) - view.place_of(index)
+            taken += upto - index
+        if upto < end or taken >= count:
             break
         expected = view.end
-    return Stored(kept, frames, None)
+    return Stored(kept, frames, None, taken)
 
 
 def fitted(rows: Sequence[tuple[bytes, bytes]], begin: int, until: int) -> list[tuple[bytes, bytes]]:

@@ -283,6 +283,13 @@ class BlockView:
         """Where the frame of the message at that place begins in the block (bytes); behind the last, where they end."""
         return self._table[index].place if index < len(self._table) else self._frames_end
 
+    def fitting(self, begin: int, end: int, room: int) -> int:
+        """Say up to which place, `end` at most, the frames of the messages from one on have that many bytes at most."""
+        upto = self.place_of(begin) + room
+        if self.place_of(end) <= upto:
+            return end
+        return max(bisect_right(self._table, upto, lo=begin, hi=end, key=_place_of) - 1, begin)
+
     def frames(self, begin: int, end: int) -> bytes:
         """Give the frames of the messages from one place to another, the second one not included."""
         return self._value[self.place_of(begin) : self.place_of(end)]

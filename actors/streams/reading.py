@@ -12,7 +12,7 @@ A read that names a position or a time is told an offset first, and goes on from
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -48,6 +48,15 @@ SERVED_BYTES: Final = 4 << 20
 EARLIEST: Final = "earliest"
 _encode_text: Final = msgspec.json.Encoder().encode
 _StreamMessage: Final = StreamMessage
+
+
+class Frames(NamedTuple):
+    """What a raw read gives: `frames` of so many messages, the first of them at that offset and position."""
+
+    offset: int
+    position: int
+    messages: int
+    frames: list[bytes]
 
 
 class Reading(Waiting):
@@ -179,7 +188,10 @@ class Reading(Waiting):
         if offset < partition.first or offset >= partition.held_from[0]:
             return self._read(call, topic, partition)  # trimmed since; or the state is another one
         if stored.kept:
-            return self._answer(call, topic, partition, offset, iter(stored.kept), stored.frames)
+            if call.request.raw:
+                found = Frames(offset, stored.kept[0].position, stored.messages, stored.frames)
+                return self._tell_raw(call, topic, partition, found)
+            return self._answer(call, topic, partition, offset, iter(stored.kept))
         if self._topics.tails.is_missing(partition, offset):
             return self._missing(call)
         following = partition.held_from[0] if stored.next is None else stored.next
@@ -220,12 +232,11 @@ class Reading(Waiting):
         partition: Partition,
         offset: int,
         kept: Iterable[Kept],
-        frames: list[bytes] | None = None,
     ) -> None:
         """Answer with as many of these messages as were asked for, and fit."""
         request = call.request
         if request.raw:
-            self._answer_raw(call, topic, partition, offset, kept, frames)
+            self._tell_raw(call, topic, partition, _framed(call, offset, kept))
             return
         messages: list[StreamMessage] = []
         room, count = _bytes_max(call), request.count or COUNT_DEFAULT
@@ -251,46 +262,25 @@ class Reading(Waiting):
         )
         self._ledger.answer(call, reply)
 
-    def _answer_raw(
-        self,
-        call: Call,
-        topic: TopicState,
-        partition: Partition,
-        offset: int,
-        kept: Iterable[Kept],
-        frames: list[bytes] | None,
-    ) -> None:
+    def _tell_raw(self, call: Call, topic: TopicState, partition: Partition, found: Frames) -> None:
+        """Answer with frames."""
         request = call.request
-        room, count = _bytes_max(call), 0
-        made: list[bytes] = []
-        position = 0
-        for one in kept:
-            if not count:
-                position = one.position
-            if frames is None:
-                size = frame_bytes(one.data, one.attribute)
-                if made and (size > room or count >= (request.count or 1 << 30)):
-                    break
-                room -= size
-                made.append(frame(one))
-            count += 1
-        given = made if frames is None else frames
-        size = sum(map(len, given))
+        size = sum(map(len, found.frames))
         self._room -= size
         reply = RawReadReplyWithFrames(
             action=request.action,
             code=Code.OK,
             seq=request.seq,
             topic=topic.name,
-            count=count,
+            count=found.messages,
             partition=partition.index,
             bytes=size,
-            offset=offset,
-            position=position,
-            next=offset + count,
+            offset=found.offset,
+            position=found.position,
+            next=found.offset + found.messages,
             first=partition.first,
             end=partition.settled,
-            frames=given,
+            frames=found.frames,
         )
         self._ledger.answer(call, reply)
 
@@ -455,6 +445,21 @@ def _offset_in(request: Request, partition: Partition) -> int | None:
     if isinstance(offset, int):
         return offset
     return partition.first if offset == EARLIEST else partition.settled
+
+
+def _framed(call: Call, offset: int, kept: Iterable[Kept]) -> Frames:
+    """Make frames of as many of these messages as were asked for, and fit."""
+    room, position = _bytes_max(call), 0
+    made: list[bytes] = []
+    for one in kept:
+        size = frame_bytes(one.data, one.attribute)
+        if made and (size > room or len(made) >= (call.request.count or 1 << 30)):
+            break
+        if not made:
+            position = one.position
+        room -= size
+        made.append(frame(one))
+    return Frames(offset, position, len(made), made)
 
 
 def _bytes_max(call: Call) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage import producers
 from storage.block_rows import Wanted, read_stored
-from storage.blocks import Block, BlockView, Kept, cut
+from storage.blocks import Block, BlockView, Kept, cut, frame
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
 from storage.entry_making import make_entries
@@ -169,7 +169,13 @@ def read_all(tables: MemoryTables, partition: Partition) -> list[Kept]:
     offset = partition.first
     while offset < partition.held_from[0]:
         with tables.read_beside() as transaction:
-            stored = read_stored(transaction, Wanted(partition.number, partition.index, offset=offset), 3, 99)
+            wanted = Wanted(partition.number, partition.index, offset=offset)
+            stored = read_stored(transaction, wanted, 3, 99)
+            raw = read_stored(transaction, wanted, 3, 99, is_raw=True)
+        assert b"".join(raw.frames) == b"".join(map(frame, stored.kept))
+        assert (raw.messages, raw.next) == (stored.messages, stored.next)
+        assert list(map(content, raw.kept[:1])) == list(map(content, stored.kept[:1]))
+        assert stored.messages == len(stored.kept)
         assert stored.kept, (offset, partition.held_from, stored)
         found += stored.kept
         offset = stored.kept[-1].offset + 1

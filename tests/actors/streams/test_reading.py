@@ -84,7 +84,7 @@ def test_a_topic_that_is_made_anew_meanwhile_has_other_partitions(wanted: dict[s
     [ask] = shard.asked()
     shard.ask(Action.TOPIC, command="remove", topic="t")
     shard.ask(Action.TOPIC, command="create", topic="t", partitions=1)
-    shard.tell([BlocksRead(ask.serial, Stored([], [], None))])
+    shard.tell([BlocksRead(ask.serial, Stored([], [], None, 0))])
     assert shard.replies[order]["error"] == "wrong_partition"
 
 

@@ -351,15 +351,16 @@ class ClusterAdmin:
         return self._begin(Transfer(target, now + self._hand_over_s, is_for_stop=True))
 
     def _best_successor(self, now: float, leading: Leading) -> int | None:
-        """Who has most of the log, of those that vote, live, and have room on their disks."""
+        """Who has most of the log, of those that vote, live, and have room on their disks; and all blocks, if one
+        has."""
         candidates = [
-            (progress.match, node_id)
+            (not progress.lacks_blocks, progress.match, node_id)
             for node_id, progress in leading.progress.items()
             if node_id in self._membership.voters
             and now - progress.heard_at < self._balancing.heard_s
             and not progress.is_full
         ]
-        return max(candidates)[1] if candidates else None
+        return max(candidates)[-1] if candidates else None
 
     def _transfer_asked(self, now: float, call: Call, leading: Leading) -> Decisions:
         request = call.request

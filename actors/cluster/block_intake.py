@@ -39,6 +39,7 @@ class BlockIntake:
     def missing(self, now: float, message: BlocksMissing) -> Decisions:
         """Note what LMDB lacks now; the rest of it is asked for."""
         self._gaps = message.gaps
+        self._log.lacks_blocks = bool(message.gaps)
         self._asked = None
         if not self._gaps:
             self.next_at = math.inf

@@ -243,7 +243,8 @@ class Following:
         trans_id = min(self.log.durable, self._agreed)
         self.log.stored_said += 1
         is_full, promise_s = self.log.disk_full is not None, self._limits.timeout_s
-        return [SendPeers((self.leader,), Stored(self.vote_id, trans_id, self._echo, is_full, promise_s))]
+        said = Stored(self.vote_id, trans_id, self._echo, is_full, promise_s, self.log.lacks_blocks)
+        return [SendPeers((self.leader,), said)]
 
     def written(self, now: float) -> Decisions:
         """Note that this node's disk has more of the log."""

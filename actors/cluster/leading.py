@@ -156,7 +156,7 @@ class Leading:
             leased_until=-math.inf if self._is_lease_given_up else leased_until,
             confirmed_at=confirmed_at,
             tail_bytes=log.tail.bytes,
-            room_bytes=log.room_bytes,
+            room_bytes=log.writing.room_bytes,
             disk_full=log.disk_full or (self._full_elsewhere() if self._has_full else None),
             heard=self._heard(now) if self.progress else 1,
         )
@@ -248,6 +248,7 @@ class Leading:
             is_full=message.is_full,
             promise_s=message.promise_s,
         )
+        progress.lacks_blocks = message.lacks_blocks
         if message.is_full or self._has_full:
             self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:

@@ -62,9 +62,9 @@ class Progress:
     that was pushed to it; None while it has to pull, so that nothing is pushed. While it is pushed to, `match` never
     passes `sent`. `echo`: when the leader sent what the follower has answered last (s): what the lease rests on.
     `heard_at`: when anything came from it last: what the leader's patience rests on. `window_bytes`: what may be on
-    its way to it. `is_full`: its disk takes nothing now, so it should not lead. `promise_s`: for so long after
-    `echo` it votes for nobody else, by its own clock; infinite until it has said so. `under_way`: what was pushed and
-    is not stored. `waits`: there is more for it behind `sent`, to be pushed soon.
+    its way to it. `is_full`: its disk takes nothing now, so it should not lead; `lacks_blocks`: others should rather.
+    `promise_s`: for so long after `echo` it votes for nobody else, by its own clock; infinite until it has said so.
+    `under_way`: what was pushed and is not stored. `waits`: there is more for it behind `sent`, to be pushed soon.
     """
 
     def __init__(self, heard_at: float, window_bytes: int = WINDOW_BYTES, sent: int | None = None) -> None:
@@ -74,7 +74,7 @@ class Progress:
         self.echo = -math.inf
         self.heard_at = heard_at
         self.last_push_at = -math.inf
-        self.is_full = False
+        self.is_full = self.lacks_blocks = False
         self.promise_s = math.inf
         self.waits = False
         self.under_way = UnderWay()

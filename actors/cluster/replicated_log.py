@@ -21,9 +21,13 @@ from storage.records import Members
 
 
 class WritesUnderWay:
-    """Entries that are on their way to the disk: how many there were by each, and which record it ends with."""
+    """Entries that are on their way to the disk: how many there were by each, and which record it ends with.
+
+    `room_bytes`: what the journal still takes.
+    """
 
     def __init__(self) -> None:
+        self.room_bytes: float = math.inf
         self._count = 0
         self._ends: deque[tuple[int, int]] = deque()
         self._oldest: tuple[int, float] = (0, 0.0)
@@ -66,7 +70,8 @@ class ReplicatedLog:
     """One shard's log on one node, as recovery left it.
 
     `committed` is what this node knows to be so, `durable` what its disk has, `applied` what its owner has been told;
-    LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored, `room_bytes` what the journal still takes.
+    LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored. `lacks_blocks`: messages of topics are
+    on their way here.
     `stored_said` counts what was answered to leaders: each such answer may extend a lease.
     `abstains`: it was lost, and counts for nothing before it has all again that the leader's has.
     `contradiction`: why this log and the leader's can't be one: something is committed here that the leader has not.
@@ -84,8 +89,8 @@ class ReplicatedLog:
         self.stored_said = 0
         self._is_dropping = False
         self._loads = 0
-        self.room_bytes: float = math.inf
         self.disk_full: str | None = None
+        self.lacks_blocks = False
         self.contradiction: str | None = None
         self.abstains = False
         self.writing = WritesUnderWay()
@@ -107,7 +112,7 @@ class ReplicatedLog:
 
     def written(self, entry_count: int, room_bytes: float) -> None:
         """Note that the first so many entries since the start are on this node's disk."""
-        self.room_bytes = room_bytes
+        self.writing.room_bytes = room_bytes
         self.durable = self.writing.done(entry_count, self.durable)
 
     def cut(self, vote_id: int, after: int) -> Decisions:

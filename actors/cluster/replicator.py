@@ -324,7 +324,7 @@ class Replicator(LoopActor[ToReplicator]):
 
     def _see_journal_space(self) -> None:
         self._checkpointing.journal_space(self._writer.shortage)
-        self._log.room_bytes = float(self._writer.room_bytes)
+        self._log.writing.room_bytes = float(self._writer.room_bytes)
         self._see_disk()
         self._tell_owner()
 

@@ -138,6 +138,7 @@ class Stored(msgspec.Struct, array_like=True, tag=6, gc=False):
 
     `is_full`: my disk takes nothing more for now, so I should not lead. `promise_s`: from `echo` on I vote for nobody
     else for so long by my clock (0: a node of before says nothing, and is taken to have the leader's time-out).
+    `lacks_blocks`: some messages of topics are on their way to me, so another should rather lead.
     """
 
     vote_id: Number
@@ -145,6 +146,7 @@ class Stored(msgspec.Struct, array_like=True, tag=6, gc=False):
     echo: Moment
     is_full: bool = False
     promise_s: Moment = 0.0
+    lacks_blocks: bool = False
 
 
 class Pull(msgspec.Struct, array_like=True, tag=7, gc=False):

@@ -70,6 +70,19 @@ def test_a_successor_is_told_when_nothing_is_open_and_it_has_all() -> None:
     assert told(led.admin.tick(0.03)) == [], "once"
 
 
+def test_who_lacks_messages_of_topics_takes_over_only_where_nobody_has_all_of_them() -> None:
+    for lack in (2, 3):
+        led = Led()
+        for node_id in (2, 3):
+            led.node.heard(0.0, node_id, Stored(5, led.end.trans_id, 0.0, False, 0.4, node_id == lack))
+        assert led.ask("transfer") == [Drain(5)]
+        assert told(led.admin.drained(0.01, Drained(5))) == [(5 - lack,)]
+    led = Led()
+    led.node.heard(0.0, 2, Stored(5, led.end.trans_id, 0.0, False, 0.4, True))
+    led.ask("transfer")
+    assert told(led.admin.drained(0.01, Drained(5))) == [(2,)]
+
+
 def test_a_hand_over_that_takes_too_long_is_given_up_and_this_node_serves_on() -> None:
     led = Led()
     led.ask("transfer", node_id=2)

@@ -32,6 +32,9 @@ CHANGE_S: Final = 8.0
 FULL_PAUSE_S: Final = 3.0
 """A leader whose disk is full, or does not answer, and that could not hand over tries again after this."""
 
+NEAR_RECORDS: Final = 1000
+"""So much less of the log a node has that is as good a successor as another: it soon has the rest."""
+
 NAMES: Final = tuple(command.name for command in COMMANDS if command.name is not None)
 UNDER_WAY: Final = "another change of the members is under way; ask again when it is done"
 
@@ -351,16 +354,18 @@ class ClusterAdmin:
         return self._begin(Transfer(target, now + self._hand_over_s, is_for_stop=True))
 
     def _best_successor(self, now: float, leading: Leading) -> int | None:
-        """Who has most of the log, of those that vote, live, and have room on their disks; and all blocks, if one
-        has."""
+        """Who has most of the log, of those that vote, live, and have room on their disks; of those that have nearly
+        as much one that has all blocks, too."""
         candidates = [
-            (not progress.lacks_blocks, progress.match, node_id)
+            (progress.match, node_id, not progress.lacks_blocks)
             for node_id, progress in leading.progress.items()
             if node_id in self._membership.voters
             and now - progress.heard_at < self._balancing.heard_s
             and not progress.is_full
         ]
-        return max(candidates)[-1] if candidates else None
+        near = max(candidates)[0] - NEAR_RECORDS if candidates else 0
+        best = [(has_all, match, node_id) for match, node_id, has_all in candidates if match >= near]
+        return max(best)[-1] if best else None
 
     def _transfer_asked(self, now: float, call: Call, leading: Leading) -> Decisions:
         request = call.request

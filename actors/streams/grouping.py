@@ -250,14 +250,20 @@ class Grouping(Waiting):
         at = min(self._looks_at, self.lines.next_deadline)
         return min(at, self._passed_at + TICK_S) if self._coordinator.known else at
 
+    def begin(self) -> None:
+        """Note before anything is asked that this node has stood still, or its clock has leapt: nobody was silent."""
+        known, now = self._coordinator.known, self._ledger.now
+        if known and now - self._passed_at > STILL_S:
+            for members in known.values():
+                members.wait(now - self._passed_at)
+        if not known or now - self._passed_at > STILL_S:
+            self._passed_at = now
+
     def pass_time(self) -> None:
         """End members that were silent for too long, give out what they had, and end waits."""
         now = self._ledger.now
         if not self._coordinator.begun:
             self._begin(now)
-        elif now - self._passed_at > STILL_S and self._coordinator.known:
-            for members in self._coordinator.known.values():
-                members.wait(now - self._passed_at)
         self._passed_at = now
         if self._coordinator.due_at <= now:
             self._end_silent(now)

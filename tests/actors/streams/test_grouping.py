@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import quorate_compiled
 from actors.streams import coordinator
 from quorate.protocol import Action
-from tests.actors.queues.shard import Shard
+from tests.actors.queues.shard import Shard, broker_of
 
 interpreted = pytest.mark.skipif(quorate_compiled.running() == "compiled", reason="compiled code can't be replaced")
 
@@ -114,6 +114,21 @@ def test_a_partition_changes_hands_in_two_steps() -> None:
     assert heartbeat(shard, "b")["owns"] == []
     assert heartbeat(shard, "a", [0])["owns"] == [0], "it says that it has let it go"
     assert heartbeat(shard, "b")["owns"] == [1]
+
+
+def test_a_clock_that_leaps_ends_no_wait_for_the_members_of_an_earlier_leader() -> None:
+    """The first heartbeat behind it came before the leap was noted, and its member got what another had."""
+    shard = with_topic(2)
+    assert heartbeat(shard, "a")["owns"] == [0, 1]
+    shard.broker = broker_of(shard.state)
+    shard.broker.context.view.leader_node_id = shard.broker.context.view.node_id
+    shard.pass_time(1)
+    assert heartbeat(shard, "b")["owns"] == []
+    shard.now += 60
+    assert heartbeat(shard, "b")["owns"] == []
+    assert heartbeat(shard, "a", [0, 1])["owns"] != []
+    shard.pass_time(1)
+    assert heartbeat(shard, "b")["owns"] == []
 
 
 def test_who_is_silent_for_its_session_has_nothing_and_may_not_commit() -> None:

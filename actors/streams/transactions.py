@@ -194,18 +194,14 @@ class Transacting(Machine):
 
     def _makes_room(self, request: TransactionRequest) -> bool:
         """Let go of what nobody needs for all that it makes; whether anything went."""
-        queues, topics, before = (
-            self._ledger.state.queues,
-            self._ledger.state.topics.by_name,
-            self._ledger.state.trans_id,
-        )
+        state = self._ledger.state
+        before = state.trans_id
         makes = [one for one in request.operations if one.action in (Action.PRODUCE, Action.APPEND)]
         items = [item for one in makes for item in one.messages or (one,)]
-        new = {
-            one.queue for one in makes if one.queue is not None and one.queue not in queues and one.queue not in topics
-        }
+        named = {one.queue for one in makes if one.queue not in state.topics.by_name}
+        new = [name for name in named if name is not None and name not in state.queues]
         self._producing.make_room_for(len(items), sum([len(bytes(item.data)) for item in items]), len(new))
-        return self._ledger.state.trans_id > before
+        return state.trans_id > before
 
 
 def _part(call: Call, operation: Request) -> Call:

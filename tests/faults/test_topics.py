@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate import Client, Message, QuorateError
+from quorate import Client, Message, QuorateError, TopicMessage, TopicWorker
+from quorate.hands import Backoff
 from tests.cluster import Cluster, wait_for
 
 KILLS = 4
@@ -190,3 +191,53 @@ def test_kill_9_of_leaders_under_all_of_it_loses_nothing_and_all_nodes_have_the_
         return True
 
     assert wait_for(read_everywhere, 40)
+
+
+@pytest.mark.slow(30)
+def test_workers_of_a_topic_handle_all_of_it_and_bury_what_always_fails_once_though_leaders_are_killed(
+    cluster: Cluster,
+) -> None:
+    nodes = [f"127.0.0.1:{node.port}" for node in cluster.nodes.values()]
+    handled: dict[int, int] = {}
+    tried: dict[int, int] = {}
+
+    def handle(message: TopicMessage) -> None:
+        tried[message.data] = tried.get(message.data, 0) + 1
+        if message.data % 10 == 3:
+            raise ValueError("it always fails")
+        handled[message.data] = handled.get(message.data, 0) + 1
+
+    with Client(nodes=nodes, timeout=30) as client:
+        client.create_topic("t", partitions=PARTITIONS)
+        clients = [Client(nodes=nodes, timeout=20) for _ in range(2)]
+        backoff = Backoff(0.05, 0.2)
+        workers = [TopicWorker(one, "t", "w", handle, tries=3, session=6, backoff=backoff) for one in clients]
+        threads = [threading.Thread(target=worker.run) for worker in workers]
+        for thread in threads:
+            thread.start()
+        count = 0
+        for _ in range(3):
+            for _ in range(100):
+                client.append("t", count, key=f"k{count % 17}", producer="p", number=count + 1)
+                count += 1
+            leader = cluster.leader()
+            leader.kill()
+            time.sleep(0.5)
+            leader.start()
+            cluster.wait_whole()
+        bad = {number for number in range(count) if number % 10 == 3}
+        wait_for(lambda: {*handled} == {*range(count)} - bad, 60)
+        wait_for(lambda: client.monitor("w.dead.{t}")["size"] == len(bad), 60)
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join(60)
+        for one in clients:
+            one.close()
+        dead = [message.data for message in client.browse("w.dead.{t}", "ready")]
+        assert sorted(dead) == sorted(bad), "each once"
+        assert client.monitor("w.retry.{t}")["size"] == 0
+        assert all(tried[number] >= 3 for number in bad)
+        assert {row.partition: row.position for row in client.group("t", "w").partitions or ()} == {
+            row.partition: row.next for row in client.topic("t").partitions
+        }

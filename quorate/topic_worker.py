@@ -305,13 +305,16 @@ class TopicWorker:
         self._finished(reader, job, "dead" if is_dead else "failed")
         return True
 
-    @staticmethod
-    def _put(one: Any, queue: str, message: TopicMessage, reason: str, tries: int, delay: float) -> None:
-        """Produce a message as it was, with headers that say where it was; once, however often it is read again."""
+    def _put(self, one: Any, queue: str, message: TopicMessage, reason: str, tries: int, delay: float) -> None:
+        """Produce a message as it was, with headers that say where it was; once, however often it is read again.
+
+        Who works on it has a session's time to say that it lives, as a member has.
+        """
         headers = {**message.headers, TRIES: str(tries), REASON: reason}
         headers |= {f"{PREFIX}{name}": str(value) for name in PLACES if (value := getattr(message, name)) is not None}
         key = f"{message.partition}.{message.offset}"
-        one.produce(queue, message.data, delay=delay, headers=headers, key=key, on_duplicate="keep")
+        lease_s = self._asked["session"]
+        one.produce(queue, message.data, delay=delay, retry=lease_s, headers=headers, key=key, on_duplicate="keep")
 
     # -- what failed -------------------------------------------------------------------------------------------
 

@@ -231,7 +231,8 @@ def test_workers_of_a_topic_handle_all_of_it_and_bury_what_always_fails_once_tho
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(60)
+            thread.join(20)
+            assert not thread.is_alive()
         for one in clients:
             one.close()
         dead = [message.data for message in client.browse("w.dead.{t}", "ready")]

@@ -1,14 +1,14 @@
-"""python -m bench.topics_copied: a follower without data comes back while a topic has 2 GB that it has to copy.
+"""python -m bench.topics_copied: a follower comes back, and a topic has got 2 GB that it has to copy.
 
-Three nodes. One loses its folder and is started again, with no topic first and with a full one then. Told is when it
-has the queues that the leader had (it follows and votes from then on), when it has all blocks, and how long produces
-took the leader meanwhile. Takes some 9 GB of disk.
+Three nodes. One is down until the log's head is far beyond it, by what queues do first, and by what a topic gets then.
+Told is when it has the queues that the leader had (it follows and votes from then on), when it has all blocks, and how
+long produces took the leader meanwhile. Takes some 9 GB of disk.
 """
 
 import argparse
-import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.cluster_nodes import BenchCluster, running_cluster, shard, wait_for
@@ -22,15 +22,15 @@ LIVE = 50_000
 """So many messages of a queue are there beside."""
 
 
-def comes_back(cluster: BenchCluster, what: str) -> None:
-    """Take a follower's folder away, and have it come back."""
+def comes_back(cluster: BenchCluster, what: str, fill: Callable[[], None]) -> None:
+    """Have a follower go, and come back behind what is done meanwhile."""
     leader = cluster.leader()
     number = next(n for n in cluster.nodes if n != leader)
     node, leading = cluster.nodes[number], cluster.nodes[leader]
     with Client("127.0.0.1", leading.port, timeout=30) as client:
         calm = produces_ms(client, time.monotonic() + 10)
         node.kill()
-        shutil.rmtree(node.folder / "data")
+        fill()
         at = shard(leading.port)["trans_id"]
         over = threading.Event()
         meanwhile: list[float] = []
@@ -78,14 +78,21 @@ def main(messages: int) -> None:
         with Client(nodes=nodes, timeout=60) as client:
             for _ in range(LIVE // BATCH):
                 client.produce_many("live", ["x" * 100] * BATCH)
-            comes_back(cluster, "no topic")
+
+            def work() -> None:
+                for _ in range(2 * LIVE // BATCH):
+                    client.produce_many("gone", ["x" * 100] * BATCH)
+                    client.clear("gone")
+
+            def append() -> None:
+                begun = time.monotonic()
+                for at in range(messages // BATCH):
+                    client.append_many("t", ["x" * 1000] * BATCH, partition=at % PARTITIONS)
+                print(f"{messages:,} messages of 1 KiB in {time.monotonic() - begun:.0f} s", flush=True)
+
+            comes_back(cluster, "no topic", work)
             client.create_topic("t", partitions=PARTITIONS, keep_s=0, keep_bytes=0)
-            begun = time.monotonic()
-            for at in range(messages // BATCH):
-                client.append_many("t", ["x" * 1000] * BATCH, partition=at % PARTITIONS)
-            print(f"{messages:,} messages of 1 KiB in {time.monotonic() - begun:.0f} s", flush=True)
-            time.sleep(10)
-            comes_back(cluster, "a topic beside")
+            comes_back(cluster, "a topic beside", append)
 
 
 if __name__ == "__main__":

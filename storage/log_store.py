@@ -39,6 +39,7 @@ from storage.tables import (
     ReadTransaction,
     Tables,
     WriteTransaction,
+    are_sound,
 )
 from storage.tails import without
 from storage.topic_keys import TOPIC_ROW
@@ -537,13 +538,9 @@ def _new_gaps(transaction: WriteTransaction, topics: str) -> list[Gap]:
 
 
 def _check_rows(transaction: ReadTransaction) -> None:
-    """Raise `DamagedError` where a row of `meta` is not found by its key, or has one that no version has given.
-
-    What is not found would be taken for what was never set.
-    """
+    """Raise `DamagedError` where a row of `meta` is not found by its key, or has one that no version has given."""
     keys = [bytes(key) for key, _ in transaction.range(META)]
-    lost = [key for key in keys if transaction.get(META, key) is None]
-    if lost or sorted({*keys}) != keys or len(keys) != transaction.count(META) or not META_KEYS.issuperset(keys):
+    if not are_sound(keys, lambda key: transaction.get(META, key), transaction.count(META), META_KEYS):
         raise DamagedError(f"table {META}", "a row is missing, or its key is damaged")
 
 

@@ -8,7 +8,8 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Lock
@@ -182,6 +183,15 @@ class _LmdbTransaction:
         self._transaction.drop(self._tables[table], delete=False)
 
 
+def are_sound(keys: list[bytes], get: Callable[[bytes], object | None], count: int, known: AbstractSet[bytes]) -> bool:
+    """Whether the keys read in a row are all of `count` that LMDB has, each found by itself, and each known.
+
+    What is not found would be taken for what was never set.
+    """
+    is_ordered = sorted({*keys}) == keys and len(keys) == count
+    return is_ordered and known >= {*keys} and all(get(key) is not None for key in keys)
+
+
 def _give_back_heap() -> None:
     """Let the C library return what it holds of freed memory; glibc's does so by itself only at the heap's end."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -254,16 +264,11 @@ class LmdbTables:
         The page with the tables' names has no checksum. A name that is there is found at its place in their order, and
         is one that some version has given.
         """
+        known = {name.encode() for name in TABLES}
         with self._environment.begin() as transaction:
             names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
-            lost = [name for name in names if transaction.get(name) is None]
-        known = {name.encode() for name in TABLES}
-        if (
-            lost
-            or not known.issuperset(names)
-            or sorted(set(names)) != names
-            or len(names) != self._environment.stat()["entries"]
-        ):
+            is_sound = are_sound(names, transaction.get, self._environment.stat()["entries"], known)
+        if not is_sound:
             raise DamagedError(str(self._path), "a table is missing, or its name is damaged")
 
     def _has(self, name: str) -> bool:

@@ -322,7 +322,9 @@ def undoing(state: Contents, after: int, steps: list[_Step], time: float, piece:
         some = placing[begin : begin + piece]
         held += _placed_again(state, some, state.time)
         state.stretches.revive([one.message.msg_id for one in some])
-    _hold_again(state, held)
+    for msg_id in reversed(held):  # they were kept before all others, though they were delivered
+        state.kept[msg_id] = None
+        state.kept.move_to_end(msg_id, last=False)
 
 
 def take_back(state: Contents, after: int, steps: list[_Step], now: float, committed: int) -> None:
@@ -362,10 +364,3 @@ def _placed_again(state: Contents, some: list[_Changed], now: float) -> list[int
         if not message.retry_s:
             held.append(message.msg_id)
     return held
-
-
-def _hold_again(state: Contents, held: list[int]) -> None:
-    """Note that these are kept, though they were delivered; they were so before all others."""
-    for msg_id in reversed(held):
-        state.kept[msg_id] = None
-        state.kept.move_to_end(msg_id, last=False)

@@ -160,10 +160,6 @@ class Writing(Machine):
                 return None
             return [named] * len(items)
         turn = topic.turn % count
-        if any(item.key is None for item in items):
-            state = self._ledger.state
-            state.undo.was(state.trans_id + 1, topic, "turn", topic.turn)
-            topic.turn = turn + 1
         return [turn if item.key is None else partition_of_key(item.key, count) for item in items]
 
     # -- appending ---------------------------------------------------------------------------------------------
@@ -183,6 +179,8 @@ class Writing(Machine):
             reason = "is given, and the messages go to several partitions, some of them in turn: name the partition"
             ledger.refuse_field(call, "number", reason)
             return
+        if request.partition is None and any(item.key is None for item in items):
+            self._turn(topic)
         now, nexts = ledger.now, {place: topic.partitions[place].next for place in {*places}}
         records: list[Append] = []
         offsets: list[int] = []
@@ -213,6 +211,15 @@ class Writing(Machine):
         else:
             ledger.append_together(records)
         self._answer(call, places, offsets, first)
+
+    def _turn(self, topic: TopicState) -> None:
+        """Have the next messages without a key go to the next partition.
+
+        Only where records follow, whose undoing undoes it: what is refused leaves nothing.
+        """
+        state = self._ledger.state
+        state.undo.was(state.trans_id + 1, topic, "turn", topic.turn)
+        topic.turn = topic.turn % len(topic.partitions) + 1
 
     def _is_expected(self, call: Call, topic: TopicState, places: list[int]) -> bool:
         """Whether the first message gets the offset that the request says; refuses it if not."""

@@ -70,32 +70,31 @@ def decode(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Outcome
 def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generator[None, None, Outcome]:
     outer: Any = _usual(body, seen[0])
     if outer is not None:
-        operations, rest = outer.operations, b""
+        operations = outer.operations
     else:
-        try:
-            found: Any = _texts_of(body)
-        except READING_ERRORS as error:
-            return reading_fault(error, body, limits.depth_max)
-        if found.operations is UNSET or found.action is UNSET or bytes(found.action) != TRANSACTION:
+        found = _unusual(body, limits, seen[0])
+        if found is None:
             return (yield from _alone(body, limits, seen))
-        fields = sum([value is not UNSET for value in msgspec.structs.astuple(found)])
-        operations = found.operations
-        rest = _encode({name: text for name in READ if (text := getattr(found, name)) is not UNSET})
-        if fields != seen[0]:
-            return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=rest)
-        read = decode_request(rest, limits, (len(READ), 0))
-        if not isinstance(read, Request):
-            return read
-        outer = read
-    rest = rest or _encode({"action": outer.action, **({} if outer.seq is None else {"seq": outer.seq})})
+        if isinstance(found, Ask | Fault):
+            return found
+        outer, operations = found
+    done = yield from _judge_each(operations, limits, seen[1])
+    if isinstance(done, Fault):
+        rest = {"action": outer.action, **({} if outer.seq is None else {"seq": outer.seq})}
+        return done._replace(body=_encode(rest))
+    return TransactionRequest(outer.action, seq=outer.seq, patience=outer.patience, operations=done)
+
+
+def _judge_each(operations: Raw, limits: RequestLimits, commas: int) -> Generator[None, None, list[Request] | Fault]:
+    """Read the operations; how many commas the body has says whether they are to be counted first."""
     try:
-        if seen[1] >= BATCH_MAX:
+        if commas >= BATCH_MAX:
             yield
             _count_list(operations)
             yield
         texts = _items_in(operations)
     except READING_ERRORS as error:
-        return _fault_of_list(error, rest, limits)
+        return _fault_of_list(error, limits)
     done: list[Request] = []
     size = named = 0
     for index, raw in enumerate(texts):
@@ -108,15 +107,29 @@ def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
         if not isinstance(one, Request):  # large, or wrong: then it is looked at as the framer does
             one = yield from _operation(text, limits)
         if isinstance(one, Fault):
-            return Fault(one.error, f"operations[{index}]: {one.reason}", body=rest)
+            return Fault(one.error, f"operations[{index}]: {one.reason}")
         done.append(one)
         named += named_in(one)
         if named > NAMED_MAX:
             break  # before there are a thousand times as many
     why = operations_fault(done)
-    if why is not None:
-        return Fault(ErrorWord.FIELD, why, body=rest)
-    return TransactionRequest(outer.action, seq=outer.seq, patience=outer.patience, operations=done)
+    return done if why is None else Fault(ErrorWord.FIELD, why)
+
+
+def _unusual(body: bytes, limits: RequestLimits, fields: int) -> tuple[Request, Raw] | Ask | Fault | None:
+    """Read a transaction with other fields beside its own: what is read of it, and its operations. None: it is another
+    request."""
+    try:
+        found: Any = _texts_of(body)
+    except READING_ERRORS as error:
+        return reading_fault(error, body, limits.depth_max)
+    if found.operations is UNSET or found.action is UNSET or bytes(found.action) != TRANSACTION:
+        return None
+    rest = _encode({name: text for name in READ if (text := getattr(found, name)) is not UNSET})
+    if sum([value is not UNSET for value in msgspec.structs.astuple(found)]) != fields:
+        return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=rest)
+    read = decode_request(rest, limits, (len(READ), 0))
+    return (read, found.operations) if isinstance(read, Request) else read
 
 
 def _usual(body: bytes, fields: int) -> Any:
@@ -153,9 +166,9 @@ def _alone(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
     return outcome
 
 
-def _fault_of_list(error: Exception, rest: bytes, limits: RequestLimits) -> Fault:
+def _fault_of_list(error: Exception, limits: RequestLimits) -> Fault:
     """Say why the operations are none."""
     if isinstance(error, msgspec.ValidationError):
-        return Fault(ErrorWord.FIELD, f"operations: a list of 1 to {BATCH_MAX} requests", body=rest)
-    fault = reading_fault(error, rest, limits.depth_max)
-    return Fault(fault.error, f"operations: {fault.reason}", body=rest)
+        return Fault(ErrorWord.FIELD, f"operations: a list of 1 to {BATCH_MAX} requests")
+    fault = reading_fault(error, b"", limits.depth_max)
+    return Fault(fault.error, f"operations: {fault.reason}")

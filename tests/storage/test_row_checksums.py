@@ -5,6 +5,7 @@ import hashlib
 import mmap
 import os
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -173,68 +174,42 @@ def test_bits_that_flip_in_lmdbs_file_give_no_other_state_that_verify_calls_well
     left out (docs/log.md): a bit there makes the one before the last the last, whose state is sound as well."""
     store = written(LmdbTables(tmp_path), seals=True, count=400)
     store.close()
-    file = tmp_path / "data.mdb"
-    sound = file.read_bytes()
+    sound = (tmp_path / "data.mdb").read_bytes()
     draw = random.Random()
     seed = draw.randrange(1 << 32)
     print("seed", seed)
     draw = random.Random(seed)
-    pristine = looked_at(tmp_path)
-    assert pristine.startswith("well, ")
     used = [at for at in range(0, len(sound), 512) if any(sound[at : at + 512])]
-    for _ in range(60):
-        at = draw.choice(used) + draw.randrange(512)
-        if any(at in numbers for numbers in LAST_TRANSACTION):
-            continue
-        bad = bytearray(sound)
-        bad[at] ^= 1 << draw.randrange(8)
-        file.write_bytes(bytes(bad))
-        found = looked_at(tmp_path)
-        assert found == pristine or "refused" in found or not found.startswith("well"), (seed, at, found)
+    drawn = [(draw.choice(used) + draw.randrange(512), draw.randrange(8)) for _ in range(60)]
+    left_out = {at for numbers in LAST_TRANSACTION for at in numbers}
+    assert_none_unseen(tmp_path, ((at, bit) for at, bit in drawn if at not in left_out))
 
 
 def test_bits_that_flip_in_the_key_of_the_logs_last_entry_lose_nothing_unseen(tmp_path: Path) -> None:
     """The key of 401 became that of a record before 400, where the log begins: a start went on without the entry."""
     written(LmdbTables(tmp_path), seals=True, count=400).close()
-    file = tmp_path / "data.mdb"
-    sound = file.read_bytes()
-    pristine = looked_at(tmp_path)
+    sound = (tmp_path / "data.mdb").read_bytes()
     key = b"\x08\x00" + (401).to_bytes(8, "big")  # its length, as LMDB has it before a key
     (begin,) = (at for at in range(len(sound) - 10) if sound[at : at + 10] == key and at % PAGE_BYTES > 2000)
-    for at in range(begin, begin + len(key)):
-        for bit in range(8):
-            bad = bytearray(sound)
-            bad[at] ^= 1 << bit
-            file.write_bytes(bytes(bad))
-            found = looked_at(tmp_path)
-            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+    assert_none_unseen(tmp_path, ((at, bit) for at in range(begin, begin + len(key)) for bit in range(8)))
 
 
 def test_bits_that_flip_where_lmdb_keeps_the_order_of_rows_lose_none_unseen(tmp_path: Path) -> None:
     """Two pointers to one page of the backlog, and none to another, gave as many messages as there were."""
     written(LmdbTables(tmp_path), seals=True, count=400).close()
-    file = tmp_path / "data.mdb"
-    sound = file.read_bytes()
-    pristine = looked_at(tmp_path)
+    sound = (tmp_path / "data.mdb").read_bytes()
     branches = [page for page in range(0, len(sound), PAGE_BYTES) if sound[page + 10 : page + 12] == b"\x01\0"]
     [branch] = [page for page in branches if int.from_bytes(sound[page : page + 8], "little") * PAGE_BYTES == page]
     nodes = branch + int.from_bytes(sound[branch + 14 : branch + 16], "little")
     metas = [place for place in range(len(sound) - 7) if sound[place : place + 7] == b"trimmed"]
-    for at in [*range(branch + 16, branch + 54, 2), *range(nodes, nodes + 60), *metas]:
-        for bit in (0, 3, 4):
-            bad = bytearray(sound)
-            bad[at] ^= 1 << bit
-            file.write_bytes(bytes(bad))
-            found = looked_at(tmp_path)
-            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+    places = [*range(branch + 16, branch + 54, 2), *range(nodes, nodes + 60), *metas]
+    assert_none_unseen(tmp_path, ((at, bit) for at in places for bit in (0, 3, 4)))
 
 
 def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path: Path) -> None:
     """A table that it did not find it made anew, and a start went on without its rows."""
     written(LmdbTables(tmp_path), seals=True, count=400).close()
-    file = tmp_path / "data.mdb"
-    sound = file.read_bytes()
-    pristine = looked_at(tmp_path)
+    sound = (tmp_path / "data.mdb").read_bytes()
     pages = [
         at
         for at in range(0, len(sound), PAGE_BYTES)
@@ -245,13 +220,8 @@ def test_bits_that_flip_where_lmdb_keeps_the_names_of_tables_lose_none(tmp_path:
         page + sound[page : page + PAGE_BYTES].rindex(b"\0" + name) for page in pages for name in (b"log", b"backlog")
     ]
     heads = [page + offset for page in pages for offset in range(10, 32)]
-    for at in heads + [place + offset for place in names for offset in range(9)]:
-        for bit in range(8):
-            bad = bytearray(sound)
-            bad[at] ^= 1 << bit
-            file.write_bytes(bytes(bad))
-            found = looked_at(tmp_path)
-            assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+    places = heads + [place + offset for place in names for offset in range(9)]
+    assert_none_unseen(tmp_path, ((at, bit) for at in places for bit in range(8)))
 
 
 def test_a_bit_that_flips_in_the_number_of_a_transaction_gives_no_state_but_that_of_the_last_or_the_one_before(
@@ -259,19 +229,30 @@ def test_a_bit_that_flips_in_the_number_of_a_transaction_gives_no_state_but_that
 ) -> None:
     """The exception of docs/log.md: LMDB has no checksum there, and takes the greater number."""
     written(LmdbTables(tmp_path), seals=True).close()
-    file = tmp_path / "data.mdb"
-    sound = file.read_bytes()
+    sound = (tmp_path / "data.mdb").read_bytes()
     pristine = looked_at(tmp_path)
-    found: set[str] = set()
-    for at in (at for numbers in LAST_TRANSACTION for at in numbers):
-        for bit in range(8):
-            bad = bytearray(sound)
-            bad[at] ^= 1 << bit
-            file.write_bytes(bytes(bad))
-            found.add(looked_at(tmp_path))
+    places = [at for numbers in LAST_TRANSACTION for at in numbers]
+    found = {looked_at_with(tmp_path, sound, at, bit) for at in places for bit in range(8)}
     well = {one for one in found if one.startswith("well, ") and one != "well, refused"}
     assert pristine in well
     assert len(well) <= 2
+
+
+def assert_none_unseen(path: Path, flips: Iterable[tuple[int, int]]) -> None:
+    """Flip each of these bits alone: what a start then calls well is what was there."""
+    sound, pristine = (path / "data.mdb").read_bytes(), looked_at(path)
+    assert pristine.startswith("well, ")
+    for at, bit in flips:
+        found = looked_at_with(path, sound, at, bit)
+        assert found == pristine or "refused" in found or not found.startswith("well"), (at, bit, found)
+
+
+def looked_at_with(path: Path, sound: bytes, at: int, bit: int) -> str:
+    """The outcome of a start on what was `sound`, with that bit of that byte flipped."""
+    bad = bytearray(sound)
+    bad[at] ^= 1 << bit
+    (path / "data.mdb").write_bytes(bytes(bad))
+    return looked_at(path)
 
 
 def looked_at(path: Path) -> str:

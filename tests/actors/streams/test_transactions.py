@@ -83,28 +83,50 @@ def test_all_of_it_is_one_entry_and_is_answered_when_that_is_committed() -> None
     assert shard.replies[order]["code"] == 0
 
 
-@pytest.mark.parametrize(
-    ("refused", "error"),
-    [
-        ({"action": CONFIRM, "msg_id": 999_999}, "no_such_message"),
-        ({"action": CONFIRM, "msg_ids": [5 << 13, 999_999]}, "no_such_message"),
-        ({"action": APPEND, "topic": "none", "data": 1}, "no_such_topic"),
-        ({"action": APPEND, "topic": "t", "data": 1, "expected": 7}, "offset_conflict"),
-        ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"5": 1}}, "wrong_partition"),
-        ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 1}, "member": "m"}, "unknown_member"),
-        ({"action": PRODUCE, "queue": "q"}, "field_error"),
-        ({"action": PRODUCE, "queue": "full", "data": 1}, "queue_full"),
-        ({"action": PRODUCE, "queue": "q", "data": 1, "key": "taken"}, "duplicate_key"),
-        ({"action": BURY, "msg_id": 999_999}, "no_such_message"),
-        ({"action": RELEASE}, "field_error"),
-    ],
-)
-def test_one_that_can_not_be_done_undoes_all_of_it_and_is_named(refused: dict[str, Any], error: str) -> None:
+REFUSED = [
+    ({"action": CONFIRM, "msg_id": 999_999}, "no_such_message"),
+    ({"action": CONFIRM, "msg_ids": [5 << 13, 999_999]}, "no_such_message"),
+    ({"action": APPEND, "topic": "none", "data": 1}, "no_such_topic"),
+    ({"action": APPEND, "topic": "t", "data": 1, "expected": 7}, "offset_conflict"),
+    ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"5": 1}}, "wrong_partition"),
+    ({"action": COMMIT, "topic": "t", "group": "g", "positions": {"0": 1}, "member": "m"}, "unknown_member"),
+    ({"action": PRODUCE, "queue": "q"}, "field_error"),
+    ({"action": PRODUCE, "queue": "full", "data": 1}, "queue_full"),
+    ({"action": PRODUCE, "queue": "q", "data": 1, "key": "taken"}, "duplicate_key"),
+    ({"action": BURY, "msg_id": 999_999}, "no_such_message"),
+    ({"action": RELEASE}, "field_error"),
+]
+"""What can't be done in a shard that `with_refusals` made, and the word of the error."""
+
+
+def with_refusals() -> tuple[Shard, dict[str, Any]]:
+    """A shard with what is needed to refuse those, and a message that is in flight."""
     shard = with_topic(1)
     job = consumed(shard)
     shard.ask(Action.CONFIGURE, queue="full", max_size=1)
     shard.ask(Action.PRODUCE, queue="full", data=1)
     shard.ask(Action.PRODUCE, queue="q", data="old", key="taken", delay=100)
+    return shard, job
+
+
+@pytest.mark.parametrize(("refused", "error"), REFUSED)
+def test_what_is_refused_leaves_nothing_that_is_to_be_undone(refused: dict[str, Any], error: str) -> None:
+    """A leader keeps such steps until a record after them is committed: refusals alone made them more and more."""
+    shard, _ = with_refusals()
+    undo = shard.state.undo
+    undo.turn(shard.state, is_on=True)
+    shard.ask(Action.APPEND, topic="t", data="one")
+    _, steps = undo.mark()
+    assert steps, "what is done leaves some"
+    for _ in range(3):
+        shard.ask(**refused)
+        assert transact(shard, refused)["error"] == error
+    assert undo.mark() == (True, steps)
+
+
+@pytest.mark.parametrize(("refused", "error"), REFUSED)
+def test_one_that_can_not_be_done_undoes_all_of_it_and_is_named(refused: dict[str, Any], error: str) -> None:
+    shard, job = with_refusals()
     before, records = whole(shard), len(shard.log)
     reply = transact(
         shard,

@@ -19,11 +19,12 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from quorate.client import Client
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError, UnavailableError
+from quorate.handler_loop import HandlerLoop, is_async, raised_by
 from quorate.hands import Backoff
 from quorate.protocol import BATCH_MAX, name_fault
 from quorate.shards import has_tag
@@ -31,7 +32,7 @@ from quorate.streams import EARLIEST, Start, TopicMessage, is_not_owner
 from quorate.texts import log_error, said_by
 from quorate.topic_lanes import Job, Lanes
 from quorate.topic_reader import TopicReader
-from quorate.worker import Reject, Retry, Worker
+from quorate.worker import HURRY_S, Reject, Retry, Worker
 
 log = logging.getLogger("quorate.worker")
 
@@ -79,6 +80,14 @@ class GroupReader(TopicReader):
             self._places.done_to(job.message.partition, job.generation, offset)
 
 
+class _Limits(NamedTuple):
+    """How many hands there are, how often a message is tried, and how long handlers have when it is stopped."""
+
+    concurrency: int
+    tries: int
+    grace_s: float
+
+
 class TopicWorker:
     """Works with `concurrency` hands on what a group has not read of a topic, and with as many on what failed.
 
@@ -116,12 +125,13 @@ class TopicWorker:
         self._topic = topic
         self._group = group
         self._handler = handler
-        self._limits = (concurrency, tries, grace)
+        self._limits = _Limits(concurrency, tries, grace)
         self._stops = stop
         self._backoff = backoff or Backoff()
         self._asked: dict[str, Any] = {"start": start, "session": session}
         self._changed = threading.Condition()
         self._lanes = Lanes()
+        self._loop: HandlerLoop | None = None
         self._is_stopping = False
         self._fault: BaseException | None = None
         self.counts = {"done": 0, "failed": 0, "dead": 0}
@@ -154,7 +164,7 @@ class TopicWorker:
 
     def _signalled(self, number: int, frame: object) -> None:
         if self._is_stopping:
-            self._limits = (*self._limits[:2], 0.0)
+            self._limits = self._limits._replace(grace_s=0.0)
         self._is_stopping = True  # no lock: the thread that holds it may be the one that is interrupted
 
     def _ends_with(self, error: BaseException) -> None:
@@ -164,17 +174,19 @@ class TopicWorker:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        concurrency = self._limits[0]
+        concurrency = self._limits.concurrency
         log.info("works on topic %s as group %s with %d hands", self._topic, self._group, concurrency)
         reader = GroupReader(self._client, self._topic, self._group, **self._asked)
+        self._loop = HandlerLoop() if is_async(self._handler) else None
         hands = [
             threading.Thread(target=self._keep_handling, args=(reader,), name=f"quorate-lane-{n}", daemon=True)
             for n in range(concurrency)
         ]
-        again = None if self._stops else self._worker_of_retries()
-        retrying = threading.Thread(target=self._retry, args=(again,), name="quorate-retries", daemon=True)
-        for thread in (*hands, retrying):
-            thread.start()
+        retries = None if self._stops else self._worker_of_retries()
+        if retries is not None:
+            hands.append(threading.Thread(target=self._retry, args=(retries,), name="quorate-retries", daemon=True))
+        for hand in hands:
+            hand.start()
         try:
             while not self._is_stopping:
                 self._read_some(reader)
@@ -182,15 +194,14 @@ class TopicWorker:
             self._ends_with(error)
         finally:
             self.stop()
-            if again is not None:
-                again.stop()
+            if retries is not None:
+                retries.stop()
             self._end(reader, hands)
-            retrying.join(self._limits[2])
 
     def _read_some(self, reader: GroupReader) -> None:
         """Have a message worked on; or wait, where so many are, or none is there, and look after the group."""
         with self._changed:
-            busy, is_full = self._lanes.partitions, self._lanes.unfinished >= AHEAD * self._limits[0]
+            busy, is_full = self._lanes.partitions, self._lanes.unfinished >= AHEAD * self._limits.concurrency
         try:
             reader.tend(busy)
             job = None if is_full else reader.give()
@@ -208,25 +219,25 @@ class TopicWorker:
 
     def _end(self, reader: GroupReader, hands: list[threading.Thread]) -> None:
         """Wait for what is in work, commit what is done, and leave the group."""
-        until = time.monotonic() + self._limits[2]
+        begun = time.monotonic()
         for hand in hands:
-            hand.join(max(min(until, time.monotonic() + self._limits[2]) - time.monotonic(), 0.0))
+            while hand.is_alive() and time.monotonic() < begun + self._limits.grace_s:  # a second signal sets that to 0
+                hand.join(0.1)
+        hands[-1].join(HURRY_S)  # the last one has what failed before, and may have something to give back
         if any(hand.is_alive() for hand in hands):
             log.warning("handlers did not end in time: others get their messages")
         try:
             reader.close()
         except QuorateError as error:
             log.warning("where group %s of topic %s is could not be committed: %s", self._group, self._topic, error)
+        if self._loop is not None:
+            self._loop.end()
 
     # -- handling ----------------------------------------------------------------------------------------------
 
     def _keep_handling(self, reader: GroupReader) -> None:
-        loop = asyncio.new_event_loop()
-        try:
-            while (job := self._next_job()) is not None:
-                self._handle(reader, job, loop)
-        finally:
-            loop.close()
+        while (job := self._next_job()) is not None:
+            self._handle(reader, job)
 
     def _next_job(self) -> Job | None:
         with self._changed:
@@ -237,18 +248,21 @@ class TopicWorker:
                 self._changed.wait(PAUSE_S)
         return None
 
-    def _call(self, message: TopicMessage, loop: asyncio.AbstractEventLoop) -> BaseException | None:
+    def _call(self, message: TopicMessage) -> BaseException | None:
         """Have a message handled; returns what the handler raised."""
         try:
             result = self._handler(message)
-            if inspect.isawaitable(result):
-                loop.run_until_complete(_awaited(result))
+            if not inspect.isawaitable(result):
+                return None
+            raised = raised_by(result)
+            return asyncio.run(raised) if self._loop is None else self._loop.run(raised).result()
         except BaseException as error:  # whatever it is, the message must not be lost
             return error
-        return None
 
-    def _handle(self, reader: GroupReader, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        error = self._call(job.message, loop)
+    def _handle(self, reader: GroupReader, job: Job) -> None:
+        error = self._call(job.message)
+        if isinstance(error, asyncio.CancelledError) and self._is_stopping:
+            return  # at the end: whoever goes on in the partition gets it
         if error is None:
             self._finished(reader, job, "done")
             return
@@ -275,7 +289,7 @@ class TopicWorker:
         """Put a message that failed where it is tried again, or with the dead, together with where the group is then;
         returns whether that was done, or is another's to do."""
         message = job.message
-        is_dead = isinstance(error, Reject) or self._limits[1] <= 1
+        is_dead = isinstance(error, Reject) or self._limits.tries <= 1
         delay = 0.0 if is_dead else error.delay if isinstance(error, Retry) else self._backoff.rest_s(1)
         where = self.dead_queue if is_dead else self.retry_queue
         with self._changed:
@@ -319,41 +333,32 @@ class TopicWorker:
     # -- what failed -------------------------------------------------------------------------------------------
 
     def _worker_of_retries(self) -> Worker:
-        def again(message: DeliveredMessage) -> None:
-            self._again(message)
-
         return Worker(
             self._client,
             self.retry_queue,
-            again,
-            concurrency=self._limits[0],
-            grace=self._limits[2],
+            self._again,
+            concurrency=self._limits.concurrency,
+            grace=self._limits.grace_s,
             backoff=_Later(self._backoff.base_s, self._backoff.cap_s),
             dead_letters=False,
-            on_lapsed=lambda message, why: self._bury(message, why),
+            on_lapsed=self._bury,
         )
 
-    def _retry(self, again: Worker | None) -> None:
+    def _retry(self, worker: Worker) -> None:
         """Work on what failed before."""
-        if again is None:
-            return
         try:
-            again.run()
+            worker.run()
         except BaseException as error:
             self._ends_with(error)
 
     def _again(self, message: DeliveredMessage) -> None:
         """Handle a message again; one that has failed as often as it may goes to the dead."""
         tried = message.deliveries_here + 1
-        loop = asyncio.new_event_loop()
-        try:
-            error = self._call(_as_it_was(self._topic, message), loop)
-        finally:
-            loop.close()
+        error = self._call(_as_it_was(self._topic, message))
         if error is None:
             with self._changed:
                 self.counts["done"] += 1
-        elif isinstance(error, Reject) or tried >= self._limits[1]:
+        elif isinstance(error, Reject) or tried >= self._limits.tries:
             self._bury(message, _reason_of(error), tried)
             log_error(log, error, "message %d of %s is dead", message.msg_id, message.queue)
         else:
@@ -417,7 +422,3 @@ def _reason_of(error: BaseException) -> str:
 
 def _named(message: TopicMessage) -> str:
     return f"message {message.offset} of partition {message.partition} of topic {message.topic}"
-
-
-async def _awaited(result: Awaitable[Any]) -> None:
-    await result

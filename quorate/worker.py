@@ -28,6 +28,7 @@ from quorate.confirms import LaterConfirms
 from quorate.dead_letters import LAPSES_MAX, check_lapses, dead_letters_of, have_dead_letters, lapsed, reject
 from quorate.delivered import DeliveredMessage
 from quorate.errors import HOPELESS, NotAllowedError, NotInFlightError, QuorateError, RefusedError
+from quorate.handler_loop import HandlerLoop, is_async, raised_by
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
@@ -134,9 +135,8 @@ class Worker:
         self._lock = threading.Condition()
         self._confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(client, self._confirmed, self._reject)
         self._interrupt = Interrupt()
-        self._is_stopping = self._has_ended = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._loop: HandlerLoop | None = None
         self._work_to_do: SimpleQueue[DeliveredMessage | None] = SimpleQueue()
         self.counts = {"done": 0, "failed": 0, "rejected": 0, "lost": 0}
 
@@ -190,25 +190,23 @@ class Worker:
 
     def _work(self) -> None:
         self._prepare()
-        helpers: list[threading.Thread] = []
-        if _is_async(self._handler):
-            self._loop = asyncio.new_event_loop()
-            looping = threading.Thread(target=self._keep_looping, args=(self._loop,), name="quorate-loop", daemon=True)
-            helpers.append(looping)
+        hands: list[threading.Thread] = []
+        if is_async(self._handler):
+            self._loop = HandlerLoop()
         else:  # daemons: a handler that never ends does not keep the process
-            helpers += [
+            hands += [
                 threading.Thread(target=self._keep_handling, name=f"quorate-hand-{n}", daemon=True)
                 for n in range(self._concurrency)
             ]
-        for helper in helpers:
-            helper.start()
+        for hand in hands:
+            hand.start()
         try:
             while not self._is_stopping:
                 self._take_some()
         finally:
-            self._end(helpers)
+            self._end(hands)
 
-    def _end(self, helpers: list[threading.Thread]) -> None:
+    def _end(self, hands: list[threading.Thread]) -> None:
         begun = time.monotonic()
         with self._lock:
             while len(self._leases) and time.monotonic() < begun + self._grace_s:
@@ -221,13 +219,12 @@ class Worker:
         begun = time.monotonic()
         while settling.is_alive() and (self._grace_s or time.monotonic() < begun + HURRY_S):
             settling.join(0.1)
-        self._has_ended = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        for _ in range(self._concurrency):
+            self._loop.end()
+        for _ in hands:
             self._work_to_do.put(None)
-        for helper in helpers:
-            helper.join(HURRY_S * 2 if self._loop is not None else 0.0 if left else ENDED_S)
+        for hand in hands:
+            hand.join(0.0 if left else ENDED_S)
 
     def _settle(self, left: list[DeliveredMessage]) -> None:
         """Say all that is to be said, and no more after that."""
@@ -266,7 +263,7 @@ class Worker:
         for message in messages:
             object.__setattr__(message, "is_worked_on", True)
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._begin, message)
+                self._loop.run(self._handle_async(message))
             else:
                 self._work_to_do.put(message)
 
@@ -292,22 +289,6 @@ class Worker:
 
     # -- handling ----------------------------------------------------------------------------------------------
 
-    def _keep_looping(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until it is stopped; handlers that are at work then are cancelled."""
-        while not self._has_ended:
-            try:
-                loop.run_forever()
-            except BaseException as error:  # a task that a handler has begun wants to end the process
-                log_error(log, error, "what a handler began raised this, and the worker goes on")
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            loop.run_until_complete(asyncio.wait(self._tasks, timeout=HURRY_S))
-        executor = getattr(loop, "_default_executor", None)
-        if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
-        loop.close()
-
     def _keep_handling(self) -> None:
         while (message := self._work_to_do.get()) is not None:
             self._handle(message)
@@ -318,7 +299,7 @@ class Worker:
             with self._traced(message):
                 result = self._handler(message)
                 if inspect.isawaitable(result):  # a plain function around an async one
-                    asyncio.run(_awaited(result))
+                    error = asyncio.run(raised_by(result))
         except BaseException as raised:  # whatever it is, the message must not be lost
             error = raised
         try:
@@ -332,12 +313,6 @@ class Worker:
         tracing = self._client.tracing
         return nullcontext() if tracing is None else tracing.processing(message)
 
-    def _begin(self, message: DeliveredMessage) -> None:
-        assert self._loop is not None
-        task = self._loop.create_task(self._handle_async(message))
-        self._tasks.add(task)  # the loop alone does not keep it
-        task.add_done_callback(self._tasks.discard)
-
     async def _handle_async(self, message: DeliveredMessage) -> None:
         error: BaseException | None = None
         try:
@@ -349,8 +324,7 @@ class Worker:
             if error is None or not message.retry:
                 self._handled(message, error)
             else:
-                assert self._loop is not None
-                await self._loop.run_in_executor(None, self._handled, message, error)
+                await asyncio.get_running_loop().run_in_executor(None, self._handled, message, error)
         except Exception as failed:
             log_error(log, failed, "message %d of %s comes again when its lease ends", *_named(message))
         finally:
@@ -412,15 +386,5 @@ class Worker:
             self._lost(messages, "settle", len(messages) - there)
 
 
-def _is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004  # whether that is a coroutine function
-    )
-
-
 def _named(message: DeliveredMessage) -> tuple[int, str]:
     return message.msg_id, message.queue
-
-
-async def _awaited(result: Awaitable[Any]) -> None:
-    await result

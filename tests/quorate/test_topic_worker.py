@@ -1,5 +1,6 @@
 """Workers of a topic against real nodes: in order within a key, what fails aside, and nothing lost."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -162,8 +163,6 @@ def test_in_strict_order_the_first_failure_stops_the_worker_before_it(node: Node
 
 
 def test_an_async_handler_and_a_worker_that_is_stopped_while_it_works(node: Node) -> None:
-    import asyncio
-
     begun: list[Any] = []
     ended: list[Any] = []
 
@@ -180,6 +179,52 @@ def test_an_async_handler_and_a_worker_that_is_stopped_while_it_works(node: Node
         running.stop()
         assert sorted(ended) == [0, 1, 2]
         assert position(client) == {0: 3}
+
+
+def test_all_async_handlers_run_on_one_loop_also_what_is_tried_again(node: Node) -> None:
+    """They share what belongs to a loop, as an `AsyncClient` does."""
+    loops: list[asyncio.AbstractEventLoop] = []
+    tried: set[Any] = set()
+
+    async def handle(message: TopicMessage) -> None:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0.01)
+        if message.data not in tried:
+            tried.add(message.data)
+            raise ValueError(message.data)
+
+    with node.client() as client:
+        client.create_topic("t", partitions=2)
+        client.append_many("t", list(range(6)))
+        running = Running(node, handle, concurrency=3)
+        wait_for(lambda: running.worker.counts["done"] == 6)
+        running.stop()
+    assert len({id(loop) for loop in loops}) == 1
+    assert loops[0].is_closed()
+
+
+def test_an_async_handler_that_does_not_end_is_cancelled_and_its_message_is_not_done(node: Node) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def handle(message: TopicMessage) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with node.client() as client:
+        client.create_topic("t", partitions=1)
+        client.append("t", 1)
+        running = Running(node, handle, stop=True, grace=0.2)
+        assert begun.wait(20)
+        before = time.monotonic()
+        running.stop()
+        assert time.monotonic() - before < 10
+        assert ended.wait(5)
+        assert running.error is None
+        assert running.worker.counts == {"done": 0, "failed": 0, "dead": 0}
+        assert position(client) in ({}, {0: 0})
 
 
 def test_two_workers_share_and_one_that_is_killed_leaves_nothing_behind(node: Node) -> None:

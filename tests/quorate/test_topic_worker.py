@@ -1,6 +1,9 @@
 """Workers of a topic against real nodes: in order within a key, what fails aside, and nothing lost."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -225,6 +228,38 @@ def test_an_async_handler_that_does_not_end_is_cancelled_and_its_message_is_not_
         assert running.error is None
         assert running.worker.counts == {"done": 0, "failed": 0, "dead": 0}
         assert position(client) in ({}, {0: 0})
+
+
+SCRIPT = """
+import sys, time
+from quorate import Client, TopicWorker
+def handle(message):
+    print("begun", message.data, flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("done", message.data, flush=True)
+TopicWorker(Client("127.0.0.1", int(sys.argv[1])), "t", "g", handle, session=6).run()
+print("ended", flush=True)
+"""
+
+
+def test_a_signal_ends_it_in_order_and_a_second_one_at_once(node: Node) -> None:
+    with node.client() as client:
+        client.create_topic("t", partitions=1)
+        for number in (1, 2):
+            client.append("t", number, key="one behind the other")
+        for number, handler_s, signals, says in ((1, "1.0", 1, ["done 1", "ended"]), (2, "60", 2, ["ended"])):
+            process = subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, str(node.port), handler_s], stdout=subprocess.PIPE, text=True
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"begun {number}\n"
+            for _ in range(signals):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(2)  # it reads no more by then, and waits for its hands
+            out, _ = process.communicate(timeout=10)
+            assert out.split("\n")[:-1] == says
+            assert process.returncode == 0
+        assert position(client) == {0: 1}, "the second is not done"
 
 
 def test_two_workers_share_and_one_that_is_killed_leaves_nothing_behind(node: Node) -> None:

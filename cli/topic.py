@@ -44,6 +44,10 @@ KeepForGroups = Annotated[
     bool | None, typer.Option("--keep-for-groups/--no-keep-for-groups", help="What a group has not read stays.")
 ]
 KeepForGroupsBytes = Annotated[str | None, typer.Option(help="So much of each partition at most, for groups.")]
+AcceptAppend = Annotated[
+    bool | None, typer.Option("--accept-append/--no-accept-append", help="Whether messages may be appended.")
+]
+AcceptRead = Annotated[bool | None, typer.Option("--accept-read/--no-accept-read", help="Whether it may be read.")]
 
 
 @app.command()
@@ -100,16 +104,39 @@ def configure(
     keep_bytes: KeepBytes = None,
     keep_for_groups: KeepForGroups = None,
     keep_for_groups_bytes: KeepForGroupsBytes = None,
+    accept_append: AcceptAppend = None,
+    accept_read: AcceptRead = None,
+    close: Annotated[list[int] | None, typer.Option(min=0, help="A partition to which nothing more goes.")] = None,
+    reopen: Annotated[list[int] | None, typer.Option("--open", min=0, help="One to which it goes again.")] = None,
+    filters: Annotated[
+        list[str] | None, typer.Option("--filter", help="GROUP=paid,refund*: the attributes that a group reads.")
+    ] = None,
+    no_filter: Annotated[list[str] | None, typer.Option("--no-filter", help="A group that reads all again.")] = None,
 ) -> None:
     """Change a topic's settings, and show all of them."""
     settings = _settings(keep, keep_bytes, keep_for_groups, keep_for_groups_bytes)
-    if partitions is None and not any(value is not None for value in settings.values()):
+    settings |= {"accept_append": accept_append, "accept_read": accept_read, "partitions": partitions}
+    new = dict(_filter(text) for text in filters or ())
+    if not (close or reopen or new or no_filter or any(value is not None for value in settings.values())):
         raise fail("no setting is named, so there is nothing to change; qctl topic show shows a topic")
     with client() as connection:
-        view = connection.configure_topic(name, partitions=partitions, **settings)
+        if close or reopen or new or no_filter:
+            view = connection.topic(name)
+            settings["closed"] = sorted({*view.closed, *(close or ())} - {*(reopen or ())})
+            kept = {group: its for group, its in view.filters.items() if group not in (no_filter or ())}
+            settings["filters"] = {**kept, **new}
+        view = connection.configure_topic(name, **settings)
     _print_settings(name, view)
     if partitions is not None:
         told_error("keys go to other partitions from now on, where their number has changed")
+
+
+def _filter(text: str) -> tuple[str, list[str]]:
+    """Read a group's filter. Exits where it is none."""
+    group, equals, attributes = text.partition("=")
+    if not group or not equals or not attributes:
+        raise fail(f"--filter {text}: GROUP=ATTRIBUTE,ATTRIBUTE... is wanted")
+    return group, attributes.split(",")
 
 
 def _settings(
@@ -127,6 +154,14 @@ def _print_settings(name: str, view: TopicView) -> None:
     columns = ["topic", "partitions", "keep", "keep_bytes", "keep_for_groups", "keep_for_groups_bytes"]
     row = [name, len(view.partitions), shown_seconds(view.keep_s), view.keep_bytes or "all"]
     print_table(columns, [[*row, view.keep_for_groups, view.keep_for_groups_bytes]])
+    if not view.accept_append:
+        console.print("nothing is appended: --accept-append changes that")
+    if not view.accept_read:
+        console.print("nothing is read: --accept-read changes that")
+    if view.closed:
+        console.print(f"closed partitions: {', '.join(map(str, view.closed))}")
+    for group, attributes in view.filters.items():
+        console.print(f"the group {without_escapes(group)} reads {without_escapes(', '.join(attributes))}")
 
 
 @app.command()
@@ -174,6 +209,7 @@ def append(
     key: Annotated[str | None, typer.Option(help="Messages with one key are in one partition, in order.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Where to; else by its key, or in turn.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
+    attribute: Annotated[str | None, typer.Option(help="A word by which groups filter.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
 ) -> None:
@@ -182,8 +218,8 @@ def append(
     With --lines each line of standard input becomes one, as soon as it is there; then it prints how many.
     """
     if lines:
-        if data != "-" or key is not None or header:
-            raise fail("--lines takes its messages from standard input, and they have no key and no headers")
+        if data != "-" or key is not None or header or attribute is not None:
+            raise fail("--lines takes its messages from standard input, and they have no key, headers and attribute")
         count = 0
         with client() as connection:
             for batch in _batches(sys.stdin.fileno()):
@@ -194,7 +230,8 @@ def append(
         return
     value = value_of(sys.stdin.read() if data == "-" else data, parse=parse)
     with client() as connection:
-        done = connection.append(name, value, key=key, partition=partition, headers=headers_of(header or []))
+        headers = headers_of(header or [])
+        done = connection.append(name, value, key=key, partition=partition, headers=headers, attribute=attribute)
     print(f"{done.partition}:{done.offset}")
 
 

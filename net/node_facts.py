@@ -1,8 +1,28 @@
 """What a worker's sessions know of the node that they are on."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from net.ignored_fields import IgnoredFields
+
+
+class ListenerFacts(NamedTuple):
+    """What the sessions of one port know of it. `debug`: DEBUG is there; `host`, `port`: what its clients dial.
+
+    `shard`: that of the worker; `monotonic`: its clock (s). `auto_create`: a topic to which is appended is made where
+    there is none, of `auto_create_partitions` partitions.
+    """
+
+    debug: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    shard: int = 0
+    monotonic: Callable[[], float] = lambda: 0.0
+    auto_create: bool = False
+    auto_create_partitions: int = 1
+
+
+USUAL: ListenerFacts = ListenerFacts()
 
 
 class NodeFacts:
@@ -14,6 +34,7 @@ class NodeFacts:
     `names` and `keyed` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
     `ignored`: the fields of requests that there are not.
     `gmq_ttr_grace_s`: so much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
+    `metaq`: what its sessions of MetaQ's share.
     """
 
     def __init__(
@@ -38,6 +59,7 @@ class NodeFacts:
         self.names: dict[bytes, str] = {}
         self.keyed: Any = None
         self.ignored = IgnoredFields()
+        self.metaq: Any = None
         self.said = 0
         self.heard = 0
 

@@ -48,13 +48,16 @@ READS: Final[dict[int, tuple[str, ...]]] = {
     Action.FIND: ("key", "scope"),
     Action.TOPIC: (
         *("topic", "command", "partitions", "keep_s", "keep_bytes", "keep_for_groups", "keep_for_groups_bytes"),
+        *("accept_append", "accept_read", "closed", "filters"),
         *("partition", "offset", "time", "pattern", "count", "after"),
     ),
     Action.APPEND: (
-        *("topic", "data", "messages", "partition", "key", "headers", "attribute", "encoding", "producer", "number"),
-        "expected",
+        *("topic", "data", "messages", "partition", "key", "headers", "attribute", "flag", "encoding"),
+        *("producer", "number", "expected", "command"),
     ),
-    Action.READ: ("topic", "partition", "offset", "position", "time", "count", "max_bytes", "wait", "raw"),
+    Action.READ: (
+        *("topic", "partition", "offset", "position", "time", "count", "max_bytes", "wait", "raw", "group", "fresh"),
+    ),
     Action.GROUP: (
         *("topic", "group", "command", "member", "owns", "session", "wait", "partition", "offset", "time", "positions"),
         "force",

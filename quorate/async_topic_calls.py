@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from quorate import streams
 from quorate.async_topic_reader import AsyncTopicReader
@@ -12,7 +12,7 @@ from quorate.payload import Encoder
 from quorate.protocol import Action
 from quorate.replies import JsonObject
 from quorate.stream_replies import GroupRow, TopicRow
-from quorate.streams import EARLIEST, Appended, Part, Start, TopicView
+from quorate.streams import EARLIEST, Appended, Part, Start, TopicOptions, TopicView
 from quorate.transaction import AsyncTransaction
 
 T = TypeVar("T")
@@ -63,10 +63,17 @@ class AsyncTopicCalls:
         return await self._do(streams.append_many(topic, messages, options, self._encoder))
 
     async def read_part(
-        self, topic: str, partition: int = 0, start: Start = EARLIEST, *, count: int = 100, wait: float = 0.0
+        self,
+        topic: str,
+        partition: int = 0,
+        start: Start = EARLIEST,
+        *,
+        count: int = 100,
+        wait: float = 0.0,
+        group: str | None = None,
     ) -> Part:
         """As `Client.read_part`."""
-        return await self._do(streams.read(topic, partition, start, count, wait))
+        return await self._do(streams.read(topic, partition, start, count, wait, group=group))
 
     def read(
         self,
@@ -90,33 +97,13 @@ class AsyncTopicCalls:
 
     # -- topics ------------------------------------------------------------------------------------------------
 
-    async def create_topic(
-        self,
-        topic: str,
-        *,
-        partitions: int | None = None,
-        keep_s: float | None = None,
-        keep_bytes: int | None = None,
-        keep_for_groups: bool | None = None,
-        keep_for_groups_bytes: int | None = None,
-    ) -> TopicView:
+    async def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """As `Client.create_topic`."""
-        settings = streams.settings(partitions, keep_s, keep_bytes, keep_for_groups, keep_for_groups_bytes)
-        return await self._do(streams.topic(topic, "create", **settings))
+        return await self._do(streams.topic(topic, "create", **options))
 
-    async def configure_topic(
-        self,
-        topic: str,
-        *,
-        partitions: int | None = None,
-        keep_s: float | None = None,
-        keep_bytes: int | None = None,
-        keep_for_groups: bool | None = None,
-        keep_for_groups_bytes: int | None = None,
-    ) -> TopicView:
+    async def configure_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """As `Client.configure_topic`."""
-        settings = streams.settings(partitions, keep_s, keep_bytes, keep_for_groups, keep_for_groups_bytes)
-        return await self._do(streams.topic(topic, "configure", **settings))
+        return await self._do(streams.topic(topic, "configure", **options))
 
     async def topic(self, topic: str) -> TopicView:
         """As `Client.topic`."""

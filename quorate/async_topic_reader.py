@@ -142,7 +142,9 @@ class AsyncTopicReader(TopicReading["AsyncTopicCalls"]):
             return
         index, start, wait = chosen
         try:
-            part = await self._client.read_part(self._topic, index, start, count=self._count, wait=wait)
+            part = await self._client.read_part(
+                self._topic, index, start, count=self._count, wait=wait, group=self.group
+            )
         except RefusedError as error:
             part = behind_gap(error)
             log.warning("%s", error)

@@ -134,6 +134,8 @@ class ErrorWord:
     DUPLICATE_NUMBER: Final = "duplicate_number"
     DAMAGED: Final = "damaged"
     SEVERAL_SHARDS: Final = "several_shards"
+    CLOSED: Final = "closed"
+    NOT_ACCEPTED: Final = "not_accepted"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -186,7 +188,18 @@ GROUP_MAX: Final = 200
 GroupName = Annotated[str, Meta(min_length=1, max_length=GROUP_MAX)]
 """A group's name, a member's, a producer's: at most so many bytes of UTF-8."""
 
-Attribute = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
+ATTRIBUTE_MAX: Final = 4096
+Attribute = Annotated[str, Meta(max_length=ATTRIBUTE_MAX)]
+"""At most so many characters, whatever they are: MetaQ's clients send any."""
+
+Flag = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+FILTERS_MAX: Final = 100
+"""Groups of a topic that have a filter; and values in one."""
+
+Filters = Annotated[
+    dict[GroupName, Annotated[list[Attribute], Meta(min_length=1, max_length=FILTERS_MAX)]],
+    Meta(max_length=FILTERS_MAX),
+]
 Paused = bool | Literal["in", "out", "all", "none"]
 
 
@@ -206,6 +219,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     scope: Scope | None = None
     on_duplicate: OnDuplicate | None = None
     attribute: Attribute | None = None
+    flag: Flag | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -243,8 +257,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `owns` are those that the member has now; `positions`: at which offset of which partition the group goes on;
     `generation`: which assignment that is about. A member that says nothing for `session` (s) is none any more.
     `producer` numbers its appends with `number`. `expected`: the offset that the message is to get. `attribute` goes
-    with the message. `max_bytes`: of a read's reply, about. `partitions`, `keep_s`, `keep_bytes`, `keep_for_groups` and
-    `keep_for_groups_bytes` are a topic's settings. `force`: also where somebody reads.
+    with the message, as does the `flag` of its sender. `max_bytes`: of a read's reply, about. `partitions`, `keep_s`,
+    `keep_bytes`, `keep_for_groups`, `keep_for_groups_bytes`, `accept_append`, `accept_read`, `closed` and `filters` are
+    a topic's settings. `force`: also where somebody reads. `fresh`: the leader answers a read.
     """
 
     action: Integer
@@ -332,6 +347,12 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     keep_for_groups: bool | None = None
     keep_for_groups_bytes: WholeNumber | None = None
     force: bool | None = None
+    flag: Flag | None = None
+    fresh: bool | None = None
+    accept_append: bool | None = None
+    accept_read: bool | None = None
+    closed: Annotated[list[PartitionIndex], Meta(max_length=PARTITIONS_MAX)] | None = None
+    filters: Filters | None = None
 
 
 class TransactionRequest(Request):

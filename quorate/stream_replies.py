@@ -23,10 +23,13 @@ class StreamMessage(msgspec.Struct, gc=False, omit_defaults=True):
     encoding: str | None = None
     headers: dict[str, str] | None = None
     attribute: str | None = None
+    flag: int = 0
 
 
 class AppendReply(Reply, kw_only=True):
     """The reply to append: where the message is; of several, `partitions`, `offsets` and `msg_ids` in their order.
+
+    `position`: where the message's frame begins, of an append of one (bytes).
 
     `duplicate`: the producer had appended that under the same number before, and got this.
     """
@@ -36,6 +39,7 @@ class AppendReply(Reply, kw_only=True):
     partitions: list[int] | None = None
     offsets: list[int] | None = None
     duplicate: bool | None = None
+    position: int | None = None
 
 
 class ReadReply(Reply, kw_only=True):
@@ -51,7 +55,11 @@ class ReadReply(Reply, kw_only=True):
 
 
 class RawReadReply(Reply, kw_only=True):
-    """The reply to read with `raw`: `bytes` more bytes follow it, the frames of `count` messages from `offset` on."""
+    """The reply to read with `raw`: `bytes` more bytes follow it, the frames of `count` messages from `offset` on.
+
+    `position`: where the first of them begins, or where to go on if there is none; `first_position`: where the first
+    message that is kept begins, `end_position`: behind the last (bytes). `closed`: nothing is appended to it any more.
+    """
 
     partition: int
     bytes: int
@@ -60,6 +68,9 @@ class RawReadReply(Reply, kw_only=True):
     next: int
     first: int
     end: int
+    first_position: int
+    end_position: int
+    closed: bool = False
 
 
 class RawReadReplyWithFrames(RawReadReply, kw_only=True):
@@ -69,10 +80,14 @@ class RawReadReplyWithFrames(RawReadReply, kw_only=True):
 
 
 class GoneReply(Reply, kw_only=True):
-    """The refusal of a read of messages that are not there: not kept any more, or damaged. `next`: where to go on."""
+    """The refusal of a read of messages that are not there: not kept any more, or damaged. `next`: where to go on.
+
+    `position`: of that message's frame, where it is known without a look at the disk (bytes).
+    """
 
     partition: int
     next: int
+    position: int | None = None
 
 
 class TransactionReply(Reply, kw_only=True):
@@ -99,7 +114,8 @@ class ConflictReply(Reply, kw_only=True):
 class PartitionRow(msgspec.Struct, gc=False, omit_defaults=True):
     """A partition: the first offset that is kept, the next one, the bytes of the messages between them.
 
-    `messages`: their number. `first_at`: none of them is older, `last_at`: the last one was appended then (Unix s).
+    `first_position`: where the first of them begins (bytes). `messages`: their number. `first_at`: none of them is
+    older, `last_at`: the last one was appended then (Unix s).
     """
 
     partition: int
@@ -109,6 +125,7 @@ class PartitionRow(msgspec.Struct, gc=False, omit_defaults=True):
     bytes: int
     first_at: float | None = None
     last_at: float | None = None
+    first_position: int = 0
 
 
 class GroupPartition(msgspec.Struct, gc=False, omit_defaults=True):
@@ -151,6 +168,8 @@ class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
     last_at: float | None = None
     lag: int = 0
     appended: int = 0
+    accept_append: bool = True
+    accept_read: bool = True
 
 
 class TopicReply(Reply, kw_only=True):
@@ -165,6 +184,10 @@ class TopicReply(Reply, kw_only=True):
     keep_for_groups: bool | None = None
     keep_for_groups_bytes: int | None = None
     made_at: float | None = None
+    accept_append: bool | None = None
+    accept_read: bool | None = None
+    closed: list[int] | None = None
+    filters: dict[str, list[str]] | None = None
     groups: list[GroupRow] | None = None
     retired: int | None = None
 

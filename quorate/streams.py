@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ class TopicMessage:
     """A message of a topic: `data` as it was appended, at `offset` of its `partition`.
 
     `produced_at`: when it was appended (Unix seconds). `position`: where its frame begins in the partition (bytes).
+    `attribute` and `flag`: what a client of MetaQ's sent with it.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class TopicMessage:
     key: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     attribute: str | None = None
+    flag: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return what of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
@@ -64,17 +66,42 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
+class TopicOptions(TypedDict, total=False):
+    """What a topic is to have; what is left out stays as it is, or is as usual for a new one.
+
+    `partitions`: how many (8). Messages are kept for `keep_s` seconds (7 days; 0: for ever), and `keep_bytes` of each
+    partition (1 GiB; 0: any number). `keep_for_groups`: those that a group has not read stay, up to
+    `keep_for_groups_bytes` (10 GiB) of each partition. `accept_append`, `accept_read`: whether messages may be appended
+    (yes), and read (yes). `closed`: to these partitions none are appended (to all they are). `filters`: which
+    attributes each of these groups reads, `prefix*` or a whole one (a group that is not named reads all messages).
+    """
+
+    partitions: int | None
+    keep_s: float | None
+    keep_bytes: int | None
+    keep_for_groups: bool | None
+    keep_for_groups_bytes: int | None
+    accept_append: bool | None
+    accept_read: bool | None
+    closed: Sequence[int] | None
+    filters: Mapping[str, Sequence[str]] | None
+
+
 class TopicSettings(msgspec.Struct):
-    """A topic's settings: for how long messages are kept (s; 0: for ever), and how many bytes of each partition."""
+    """A topic's settings, as in `TopicOptions`. `made_at`: when it was created (Unix seconds)."""
 
     keep_s: float
     keep_bytes: int
     keep_for_groups: bool
     keep_for_groups_bytes: int
     made_at: float
+    accept_append: bool = True
+    accept_read: bool = True
+    closed: list[int] = []
+    filters: dict[str, list[str]] = {}
 
 
-class TopicView(TopicSettings):
+class TopicView(TopicSettings, kw_only=True):
     """A topic as it is now, with its partitions and the groups that read it."""
 
     partitions: list[PartitionRow]
@@ -161,15 +188,15 @@ def start_fields(start: Start) -> dict[str, Any]:
     return {"offset": start}
 
 
-def read(topic: str, partition: int, start: Start, count: int, wait: float) -> Ask[Part]:
-    """Read messages of one partition."""
+def read(topic: str, partition: int, start: Start, count: int, wait: float, *, group: str | None = None) -> Ask[Part]:
+    """Read messages of one partition; with a `group` those that its filter accepts."""
 
     def part(reply: Reply) -> Part:
         messages = [message_of(topic, partition, one) for one in reply["messages"]]
         return Part(messages, reply["next"], reply["first"], reply["end"])
 
     fields: dict[str, Any] = {"topic": topic, "partition": partition, "count": count, "wait": wait or None}
-    fields |= start_fields(start)
+    fields |= {**start_fields(start), "group": group}
     return Ask(Action.READ, fields, part)
 
 
@@ -186,6 +213,7 @@ def message_of(topic: str, partition: int, item: Reply) -> TopicMessage:
         item.get("key"),
         item.get("headers") or {},
         item.get("attribute"),
+        item.get("flag", 0),
     )
 
 
@@ -193,18 +221,6 @@ def topic(name: str, command: str, **fields: Any) -> Ask[TopicView]:
     """Do something to a topic; what it is then."""
     asked = {"topic": name, "command": command, **fields}
     return Ask(Action.TOPIC, asked, lambda reply: msgspec.convert(reply, TopicView))
-
-
-def settings(
-    partitions: int | None,
-    keep_s: float | None,
-    keep_bytes: int | None,
-    keep_for_groups: bool | None,
-    keep_for_groups_bytes: int | None,
-) -> dict[str, Any]:
-    """Say which settings a topic is to have."""
-    its: dict[str, Any] = {"partitions": partitions, "keep_s": keep_s, "keep_bytes": keep_bytes}
-    return {**its, "keep_for_groups": keep_for_groups, "keep_for_groups_bytes": keep_for_groups_bytes}
 
 
 def retired(name: str, command: str, **fields: Any) -> Ask[int]:

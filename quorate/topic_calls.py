@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from quorate import streams
 from quorate.calls import Ask
@@ -11,7 +11,7 @@ from quorate.payload import Encoder
 from quorate.protocol import Action
 from quorate.replies import JsonObject
 from quorate.stream_replies import GroupRow, TopicRow
-from quorate.streams import EARLIEST, Appended, Part, Start, TopicView
+from quorate.streams import EARLIEST, Appended, Part, Start, TopicOptions, TopicView
 from quorate.topic_reader import TopicReader
 from quorate.transaction import Transaction
 
@@ -72,10 +72,20 @@ class TopicCalls:
         return self._do(streams.append_many(topic, messages, options, self._encoder))
 
     def read_part(
-        self, topic: str, partition: int = 0, start: Start = EARLIEST, *, count: int = 100, wait: float = 0.0
+        self,
+        topic: str,
+        partition: int = 0,
+        start: Start = EARLIEST,
+        *,
+        count: int = 100,
+        wait: float = 0.0,
+        group: str | None = None,
     ) -> Part:
-        """Read up to `count` messages of one partition from `start` on; waits up to `wait` seconds for the first."""
-        return self._do(streams.read(topic, partition, start, count, wait))
+        """Read up to `count` messages of one partition from `start` on; waits up to `wait` seconds for the first.
+
+        With a `group` those that its filter accepts, if it has one.
+        """
+        return self._do(streams.read(topic, partition, start, count, wait, group=group))
 
     def read(
         self,
@@ -121,38 +131,15 @@ class TopicCalls:
 
     # -- topics ------------------------------------------------------------------------------------------------
 
-    def create_topic(
-        self,
-        topic: str,
-        *,
-        partitions: int | None = None,
-        keep_s: float | None = None,
-        keep_bytes: int | None = None,
-        keep_for_groups: bool | None = None,
-        keep_for_groups_bytes: int | None = None,
-    ) -> TopicView:
+    def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """Create a topic, with 8 `partitions`, if it is not there. Raises `RefusedError` (`topic_exists`) where it is,
         with other settings.
-
-        Messages are kept for `keep_s` seconds (7 days; 0: for ever), and `keep_bytes` of each partition (1 GiB; 0: any
-        number). `keep_for_groups`: those that a group has not read stay, up to `keep_for_groups_bytes` (10 GiB).
         """
-        settings = streams.settings(partitions, keep_s, keep_bytes, keep_for_groups, keep_for_groups_bytes)
-        return self._do(streams.topic(topic, "create", **settings))
+        return self._do(streams.topic(topic, "create", **options))
 
-    def configure_topic(
-        self,
-        topic: str,
-        *,
-        partitions: int | None = None,
-        keep_s: float | None = None,
-        keep_bytes: int | None = None,
-        keep_for_groups: bool | None = None,
-        keep_for_groups_bytes: int | None = None,
-    ) -> TopicView:
+    def configure_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """Change those settings that are given. Partitions are added, never removed; keys go to others then."""
-        settings = streams.settings(partitions, keep_s, keep_bytes, keep_for_groups, keep_for_groups_bytes)
-        return self._do(streams.topic(topic, "configure", **settings))
+        return self._do(streams.topic(topic, "configure", **options))
 
     def topic(self, topic: str) -> TopicView:
         """Return a topic's settings, its partitions and its groups."""

@@ -127,10 +127,16 @@ class Places:
         self._empty = 0 if part.messages else self._empty + 1
         if not isinstance(start, int):  # what it meant is known now, also to who goes on for this member
             self._done.setdefault(index, part.messages[0].offset if part.messages else part.next)
+        elif not part.messages and part.next != start and not self._has_of(index):
+            self._done[index] = part.next  # its group's filter accepts none of them
         if end is not None and part.next >= end:
             del self.next[index]
         elif end is not None and part.next == start:
             self._is_behind.add(index)  # that node does not know of more yet
+
+    def _has_of(self, index: int) -> bool:
+        """Whether a message of the partition is worked on, or waits for that."""
+        return any(one.partition == index for one in (*self._waiting, self._current) if one is not None)
 
     def take(self) -> TopicMessage | None:
         """Give the next message, if one is there."""

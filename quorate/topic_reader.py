@@ -168,7 +168,7 @@ class TopicReader(TopicReading["TopicCalls"]):
                 return
         index, start, wait = chosen
         try:
-            part = self._client.read_part(self._topic, index, start, count=self._count, wait=wait)
+            part = self._client.read_part(self._topic, index, start, count=self._count, wait=wait, group=self.group)
         except RefusedError as error:
             part = behind_gap(error)
             log.warning("%s", error)

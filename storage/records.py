@@ -371,7 +371,9 @@ class Topic(msgspec.Struct, array_like=True, tag=17, gc=False, forbid_unknown_fi
     `number`: the topic's own; one that is removed and created again under the same name has another. `partitions`: so
     many, and never fewer than before. `keep_s`, `keep_bytes`: messages are kept for so long, and so many bytes of each
     partition (0: no limit). `keep_for_groups`: those that a group has not read yet are kept for it, up to
-    `keep_for_groups_bytes` of each partition.
+    `keep_for_groups_bytes` of each partition. `accept_append`, `accept_read`: whether messages may be appended, or
+    read; to the partitions that are `closed` none are appended. `filters`: which attributes a group reads, `prefix*` or
+    a whole one.
     """
 
     queue: str
@@ -382,6 +384,10 @@ class Topic(msgspec.Struct, array_like=True, tag=17, gc=False, forbid_unknown_fi
     keep_for_groups: bool = False
     keep_for_groups_bytes: int = 0
     made_at: float = 0.0
+    accept_append: bool = True
+    accept_read: bool = True
+    closed: list[int] = []
+    filters: dict[str, list[str]] = {}
 
 
 class Append(msgspec.Struct, array_like=True, tag=18, gc=False, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ SET: Final = (
     *("max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused", "expires_after"),
     *("command", "queue", "to", "node_id", "shard", "reader", "key", "value", "msg_id", "count", "consumer"),
     *("topic", "group", "partition", "offset", "time", "partitions", "keep_s", "keep_bytes", "keep_for_groups"),
-    *("keep_for_groups_bytes", "force"),
+    *("keep_for_groups_bytes", "accept_append", "accept_read", "closed", "filters", "force"),
 )
 """The fields that say what was set, moved or ended; `consumer` is what the client calls itself, or for whom it asks."""
 

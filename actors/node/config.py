@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.node.config_file import ConfigError, members, without_comments
-from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED, is_wildcard
+from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED, is_wildcard, ports_of
 
 ENVIRONMENT_PREFIX: Final = "QUORATE_"
 
@@ -192,14 +192,30 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
 
 def _check_clients_ports(config: NodeConfig, faults: list[str]) -> None:
     """Check that no two listeners share a port: the system would give each client to either."""
-    ports = [(config["host"], config["port"]), *((one["host"], one["port"]) for one in config["listeners"])]
-    for index, (host, port) in enumerate(ports):
-        for other, other_port in ports[:index]:
-            if port == other_port and (host == other or is_wildcard(host) or is_wildcard(other)):
+    source, ports = config.values["listeners"].source, clients_ports(config)
+    for index, (host, its) in enumerate(ports):
+        for other, others in ports[:index]:
+            shared = set(its) & set(others)
+            if shared and (host == other or is_wildcard(host) or is_wildcard(other)):
                 faults.append(
-                    f"{config.values['listeners'].source}: listeners: entry {index - 1} is at {host}:{port}, where "
+                    f"{source}: listeners: entry {index - 1} is at {host}:{min(shared)}, where "
                     "clients have another port already"
                 )
+        if its[-1] > PORT_MAX:
+            faults.append(f"{source}: listeners: entry {index - 1} has no {len(its)} ports from {its[0]} on")
+
+
+def dialled_host(config: NodeConfig, listener: dict[str, Any]) -> str:
+    """Give the host at which clients of a listener are told to dial it."""
+    at: str = client_address(config)[0] if is_wildcard(listener["host"]) else listener["host"]
+    return str(config["advertise_host"] or at)
+
+
+def clients_ports(config: NodeConfig) -> list[tuple[str, range]]:
+    """List the hosts and ports of the main port, and of the listeners."""
+    main = config["port"]
+    listening = [(one["host"], ports_of(one, config["shards"])) for one in config["listeners"]]
+    return [(config["host"], range(main, main + 1)), *listening]
 
 
 def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
@@ -217,7 +233,7 @@ def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
         faults.append(f"{source}: cluster_node_list: this is node {config['node_id']}, and it does not stand there")
     _check_ranges(config, faults)
     own = nodes_port(config)
-    for host, port in [(config["host"], config["port"]), *((one["host"], one["port"]) for one in config["listeners"])]:
+    for host, port in [(host, port) for host, ports in clients_ports(config) for port in ports]:
         is_own = own is not None and own[1] <= port < own[1] + config["shards"]
         if own is not None and is_own and (host == own[0] or is_wildcard(host)):
             faults.append(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from net.protocols import PROTOCOLS
-from quorate.protocol import name_fault
+from quorate.protocol import PARTITIONS_MAX, name_fault
 from quorate.request_faults import host_fault
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -85,14 +85,21 @@ GMQ_MONITOR: Final = "gmq-monitor"
 LISTENERS_PORTS: Final = {**{name: one.port for name, one in PROTOCOLS.items()}, GMQ_MONITOR: 8000}
 
 
+METAQ: Final = "metaq"
+METAQ_FIELDS: Final[dict[str, Any]] = {"auto_create": False, "auto_create_partitions": 1}
+"""What a listener of MetaQ's may have beside what all have, and what it is if it is left out."""
+
+
 def listeners(value: Any) -> list[dict[str, Any]]:
     """Objects with protocol, host, port, tls and debug; all but a JSON port may be left out."""
     if not isinstance(value, list):
         raise ValueError("a list of objects with protocol, host, port and tls is wanted")
     found: list[dict[str, Any]] = []
     for index, one in enumerate(value):
-        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls", "debug"}:
-            raise ValueError(f"entry {index} is not an object with protocol, host, port, tls and debug")
+        fields = ["protocol", "host", "port", "tls", "debug"]
+        fields += METAQ_FIELDS if isinstance(one, dict) and one.get("protocol") == METAQ else ()
+        if not isinstance(one, dict) or set(one) - set(fields):
+            raise ValueError(f"entry {index} is not an object with {', '.join(fields[:-1])} and {fields[-1]}")
         protocol, host = one.get("protocol", "json"), one.get("host", "127.0.0.1")
         if protocol not in LISTENERS_PORTS:
             raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(LISTENERS_PORTS)}")
@@ -102,8 +109,26 @@ def listeners(value: Any) -> list[dict[str, Any]]:
         tls, debug = one.get("tls", False), one.get("debug", False)
         if not isinstance(tls, bool) or not isinstance(debug, bool):
             raise ValueError(f"entry {index}: tls and debug are true or false")
-        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port, "tls": tls, "debug": debug})
+        listener = {"protocol": protocol, "host": host.strip("[]"), "port": port, "tls": tls, "debug": debug}
+        found.append({**listener, **(_metaq(index, one) if protocol == METAQ else {})})
     return found
+
+
+def _metaq(index: int, one: dict[str, Any]) -> dict[str, Any]:
+    """Check what a listener of MetaQ's has of its own. Raises ValueError."""
+    its = {name: one.get(name, usual) for name, usual in METAQ_FIELDS.items()}
+    if not isinstance(its["auto_create"], bool):
+        raise ValueError(f"entry {index}: auto_create is true or false")
+    count = its["auto_create_partitions"]
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
+        raise ValueError(f"entry {index}: auto_create_partitions is {count!r}: from 1 to {PARTITIONS_MAX} are wanted")
+    return its
+
+
+def ports_of(listener: dict[str, Any], shards: int) -> range:
+    """Give the ports of a listener: one, or, where each shard has its own, one after the other."""
+    is_by_shard = listener["protocol"] in PROTOCOLS and PROTOCOLS[listener["protocol"]].is_by_shard
+    return range(listener["port"], listener["port"] + (shards if is_by_shard else 1))
 
 
 HTTP_FIELDS: Final = {

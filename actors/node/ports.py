@@ -15,6 +15,7 @@ from actors.links.contact import shown_address
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors
 from actors.node.config import NodeConfig
+from actors.node.options import ports_of
 from actors.node.security import Security
 from net.accepting import ALL, BURST, CROWD_BURST
 from net.clients.connection import Connection
@@ -24,7 +25,7 @@ from net.clients.udp import listen_udp
 from net.peers.link import Connected
 from net.peers.tcp import PeerServer, dial_peer
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
-from net.protocols import BESIDE, DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts, SessionOf, spoken
+from net.protocols import BESIDE, DATAGRAM_PROTOCOLS, PROTOCOLS, ListenerFacts, NodeFacts, SessionOf, spoken
 
 log = logging.getLogger("quorate.worker")
 
@@ -99,9 +100,11 @@ class Ports:
         host, has_tls = config["host"], bool(config["tls"])
         clients = {"protocol": "json", "host": host, "port": config["port"], "tls": has_tls, "debug": False}
         for one in (clients, *config["listeners"]):
-            await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
+            ports = ports_of(one, config["shards"])
+            port = ports[self._number % len(ports)]
+            await _can_listen(one["host"], port, self._listen_to_clients(one, port))
         if own_port is not None:
-            await self._listen_to_clients("json", host, 0, tls=has_tls, bound=own_port)
+            await self._listen_to_clients(clients, 0, bound=own_port)
         if self._config["shards"] > 1:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.links.accepted_near))
             has_room = partial(getattr, self._listener, "has_room")
@@ -123,16 +126,10 @@ class Ports:
         )
 
     async def _listen_to_clients(
-        self,
-        protocol: str,
-        host: str,
-        port: int,
-        *,
-        tls: bool,
-        debug: bool = False,
-        bound: socket.socket | None = None,
+        self, listener: dict[str, Any], port: int, *, bound: socket.socket | None = None
     ) -> None:
-        """On host and port, datagrams too where the protocol has them; or on a stream's socket that is bound."""
+        """On a port of a listener, datagrams too where its protocol has them; or on a stream's socket that is bound."""
+        protocol, host, tls = listener["protocol"], listener["host"], listener["tls"]
 
         def context() -> ssl.SSLContext:
             found = self._security().clients_tls
@@ -141,7 +138,16 @@ class Ports:
 
         sessions = PROTOCOLS[protocol].sessions()
         name = protocol if tls == bool(self._config["tls"]) else protocol + BESIDE
-        make = partial(self._protocol, name, sessions, self._listener.admit, debug=debug)
+        facts = ListenerFacts(
+            listener["debug"],
+            configuration.dialled_host(self._config, listener),
+            port,
+            self._number,
+            self._loop.time,
+            listener.get("auto_create", False),
+            listener.get("auto_create_partitions", 1),
+        )
+        make = partial(self._protocol, name, partial(sessions, listener=facts), self._listener.admit)
         turned_away = self._listener.turned_away.note
         self._servers.append(
             await listen_tcp(host, port, make, context if tls else None, bound, turned_away, at_once=self._at_once)
@@ -169,10 +175,8 @@ class Ports:
         admit: Admit,
         affinity: ShardAffinity | None = None,
         state: bytes = b"",
-        *,
-        debug: bool = False,
     ) -> TcpProtocol:
-        listener, make = self._listener, partial(sessions, facts=self._facts, debug=debug)
+        listener, make = self._listener, partial(sessions, facts=self._facts)
         return TcpProtocol(
             listener,
             make,

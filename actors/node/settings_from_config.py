@@ -14,7 +14,7 @@ from actors.cluster.pushing import Lateness
 from actors.gateway.listener_limits import REFUSED_MAX, ListenerLimits
 from actors.node import config as configuration
 from actors.node.config import NodeConfig, memory_bytes_max
-from actors.node.options import BY_NAME, OPTIONS, is_wildcard
+from actors.node.options import BY_NAME, OPTIONS, ports_of
 from actors.node.shard_settings import ShardSettings
 from actors.shard.node_view import Limits
 from net.clients.connection_contract import ConnectionLimits
@@ -65,7 +65,7 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         client_host=client_host,
         client_port=client_port,
         version=VERSION,
-        listeners=listening(config),
+        listeners=listening(config, shard),
         facts=NodeFacts(
             config["node_id"],
             shards=config["shards"],
@@ -75,13 +75,13 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
     )
 
 
-def listening(config: NodeConfig) -> tuple[Listening, ...]:
-    """All ports for clients, as they are told to dial them."""
+def listening(config: NodeConfig, shard: int) -> tuple[Listening, ...]:
+    """All ports for clients of that shard's worker, as they are told to dial them."""
     host, port = configuration.client_address(config)
     found = [Listening("json", host, port)]
     for one in config["listeners"]:
-        at = host if is_wildcard(one["host"]) else one["host"]
-        found.append(Listening(one["protocol"], config["advertise_host"] or at, one["port"]))
+        ports = ports_of(one, config["shards"])
+        found.append(Listening(one["protocol"], configuration.dialled_host(config, one), ports[shard % len(ports)]))
     return tuple(found[:LISTENERS_MAX])
 
 

@@ -31,6 +31,7 @@ from actors.node.config_file import ConfigError
 from actors.node.data_folder import FoundingError, HeldError, NodeLock, Reload, founded, note_reload
 from actors.node.launch import NOTIFY_READY, NOTIFY_STOPPING, notify, notify_reloading
 from actors.node.logs import let_go_of_log, set_up_logging
+from actors.node.options import ports_of
 from actors.node.own_port import when_free
 from actors.node.processes import TOLD, ConsoleProcess, WorkerProcess
 from actors.node.security import load_security
@@ -102,7 +103,8 @@ class Supervisor:
             self._lock.take(about)
             _check_port(config["host"], config["port"], STREAM if config["tls"] else BOTH)
             for one in config["listeners"]:
-                _check_port(one["host"], one["port"], STREAM if one["tls"] else BOTH)
+                for port in ports_of(one, config["shards"]):
+                    _check_port(one["host"], port, STREAM if one["tls"] else BOTH)
             for shard in range(config["shards"] if config["shards"] > 1 and config["shard_port"] else 0):
                 _check_port(config["host"], config["shard_port"] + shard, STREAM)
             for one in config["http_listeners"]:

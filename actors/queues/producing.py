@@ -70,6 +70,7 @@ assert ProduceItem.__struct_fields__ == (
     "scope",
     "on_duplicate",
     "attribute",
+    "flag",
 )
 
 DEFAULT_NODES: Final = 3

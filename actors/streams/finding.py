@@ -37,6 +37,13 @@ def partition_fault(topic: TopicState, index: int) -> str | None:
     return None if index < count else f"partition {index}: the topic {topic.name!r} has {count}, from 0 on"
 
 
+def closed_fault(topic: TopicState, index: int) -> str | None:
+    """Why nothing may be appended to that partition; None: it may be."""
+    if index in topic.settings.closed:
+        return f"partition {index} of the topic {topic.name!r} is closed: qctl topic configure opens it"
+    return None
+
+
 def partition_of(call: Call, topic: TopicState, ledger: Ledger) -> Partition | None:
     """Find the partition that a request names; the only one, where it names none. None if it was refused."""
     index = call.request.partition

@@ -25,6 +25,7 @@ from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.queues.waiting import Waiting
 from actors.shard.machine import ShardContext, WaitingCalls
 from actors.shard.node_view import NodeView
+from actors.streams.filters import LOOKED_MAX, Filter, filter_of, look
 from actors.streams.finding import partition_of, topic_of
 from quorate.protocol import PLAIN, Action, Code, ErrorWord, Request, done, refusal
 from quorate.stream_replies import GoneReply, RawReadReplyWithFrames, ReadReply, StreamMessage
@@ -87,12 +88,15 @@ class Reading(Waiting):
         request = call.request
         if not leads(self._view):
             known = self._topics.by_name.get(request.topic or "")
-            if known is None or (request.partition or 0) >= len(known.partitions):
+            if known is None or request.fresh or (request.partition or 0) >= len(known.partitions):
                 return self._context.not_here.append(_elsewhere(call))  # the leader may have heard of it, or says why
         topic = topic_of(call, self._ledger)
         partition = None if topic is None else partition_of(call, topic, self._ledger)
         if topic is None or partition is None:
             return None
+        if not topic.settings.accept_read:
+            reason = f"the topic {topic.name!r} is not to be read (accept_read): qctl topic configure"
+            return self._refuse(call, ErrorWord.NOT_ACCEPTED, reason)
         if sum([one is not None for one in (request.offset, request.position, request.time)]) > 1:
             return self._refuse(call, ErrorWord.FIELD, "offset stands beside position or time: one of them says where")
         wait_s = request.wait or 0.0
@@ -122,7 +126,10 @@ class Reading(Waiting):
             return self._refuse(call, ErrorWord.OVERLOADED, f"{len(self._disk)} reads are under way already")
         wanted = Wanted(partition.number, partition.index, offset=offset)
         count, size = request.count or COUNT_DEFAULT, _bytes_max(call)
-        if request.raw:
+        has_filter = filter_of(topic, request.group) is not None
+        if has_filter:  # so much is looked at, whatever of it is accepted
+            count, size = LOOKED_MAX, READ_BYTES_MAX
+        elif request.raw:
             count = request.count or 1 << 30
         return self._disk.ask(
             call,
@@ -130,7 +137,7 @@ class Reading(Waiting):
             lambda stored: self._stored(call, topic, partition, offset, stored),
             count=count,
             bytes_max=size,
-            is_raw=bool(request.raw),
+            is_raw=bool(request.raw) and not has_filter,
         )
 
     def _missing(self, call: Call) -> None:
@@ -188,7 +195,7 @@ class Reading(Waiting):
         if offset < partition.first or offset >= partition.held_from[0]:
             return self._read(call, topic, partition)  # trimmed since; or the state is another one
         if stored.kept:
-            if call.request.raw:
+            if stored.frames:
                 found = Frames(offset, stored.kept[0].position, stored.messages, stored.frames)
                 return self._tell_raw(call, topic, partition, found)
             return self._answer(call, topic, partition, offset, iter(stored.kept))
@@ -219,6 +226,7 @@ class Reading(Waiting):
             reason=reason,
             partition=partition.index,
             next=following,
+            position=partition.first_position if following == partition.first else None,
         )
         if leads(self._view):  # what was let go of may be so by a record that is not committed
             self._ledger.answer_when_committed(call, reply)
@@ -234,12 +242,17 @@ class Reading(Waiting):
         kept: Iterable[Kept],
     ) -> None:
         """Answer with as many of these messages as were asked for, and fit."""
-        request = call.request
+        request, its = call.request, filter_of(topic, call.request.group)
         if request.raw:
-            self._tell_raw(call, topic, partition, _framed(call, offset, kept))
+            end = min(offset, partition.settled), partition.settled_position
+            self._tell_raw(call, topic, partition, _framed(call, end, kept, its))
             return
         messages: list[StreamMessage] = []
         room, count = _bytes_max(call), request.count or COUNT_DEFAULT
+        following: int | None = None
+        if its is not None:
+            looked = look(kept, its, (offset, 0), READ_BYTES_MAX, unbroken=False)
+            kept, following = looked.accepted, looked.offset
         for one in kept:
             if len(messages) >= count:
                 break
@@ -260,6 +273,9 @@ class Reading(Waiting):
             first=partition.first,
             end=partition.settled,
         )
+        if following is not None:
+            all_fit = len(messages) == len(looked.accepted)
+            reply.next = following if all_fit else messages[-1].offset + 1
         self._ledger.answer(call, reply)
 
     def _tell_raw(self, call: Call, topic: TopicState, partition: Partition, found: Frames) -> None:
@@ -280,6 +296,9 @@ class Reading(Waiting):
             next=found.offset + found.messages,
             first=partition.first,
             end=partition.settled,
+            first_position=partition.first_position,
+            end_position=partition.settled_position,
+            closed=partition.index in topic.settings.closed,
             frames=found.frames,
         )
         self._ledger.answer(call, reply)
@@ -447,16 +466,26 @@ def _offset_in(request: Request, partition: Partition) -> int | None:
     return partition.first if offset == EARLIEST else partition.settled
 
 
-def _framed(call: Call, offset: int, kept: Iterable[Kept]) -> Frames:
-    """Make frames of as many of these messages as were asked for, and fit."""
-    room, position = _bytes_max(call), 0
+def _framed(call: Call, at: tuple[int, int], kept: Iterable[Kept], its: Filter | None) -> Frames:
+    """Make frames of as many of these messages as were asked for, and fit.
+
+    With a filter: of those that it accepts, as far as they follow each other; of none if it does not accept the first,
+    and then offset and position are those of the next that it may accept. `at`: offset and position, if there is none.
+    """
+    room = _bytes_max(call)
+    offset, position = at
     made: list[bytes] = []
+    if its is not None:
+        looked = look(kept, its, at, READ_BYTES_MAX, unbroken=True)
+        if not looked.accepted:
+            return Frames(looked.offset, looked.position, 0, [])
+        kept = looked.accepted
     for one in kept:
         size = frame_bytes(one.data, one.attribute)
         if made and (size > room or len(made) >= (call.request.count or 1 << 30)):
             break
         if not made:
-            position = one.position
+            offset, position = one.offset, one.position
         room -= size
         made.append(frame(one))
     return Frames(offset, position, len(made), made)
@@ -494,4 +523,5 @@ def shown(kept: Kept) -> StreamMessage:
         PLAIN if encoding == Encoding.PLAIN else None,
         kept.headers,
         kept.attribute,
+        kept.flag,
     )

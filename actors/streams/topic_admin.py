@@ -20,6 +20,7 @@ from actors.streams.reading import Reading
 from actors.streams.views import group_row, partition_row, topic_row
 from quorate.actions import Right
 from quorate.protocol import Action, ErrorWord, Request, done
+from quorate.request_faults import group_fault
 from quorate.stream_replies import TopicListReply, TopicReply
 from storage.block_rows import Wanted
 from storage.partition import Partition
@@ -43,6 +44,9 @@ LOOKS_A_TURN: Final = 500
 
 BLOCK_SLACK_BYTES: Final = 65_536
 """Bytes are looked at when there are so many too many: whole blocks go."""
+
+FILTERS_CHARACTERS_MAX: Final = 16_384
+"""Of all filters of a topic: they are in each record of its settings, and in its row."""
 
 CREATE: Final = "create"
 CONFIGURE: Final = "configure"
@@ -110,6 +114,8 @@ class TopicAdmin(Machine):
         known = self._topics.by_name.get(name)
         held = Topic(name, self._topics.next_number, PARTITIONS, KEEP_S, KEEP_BYTES, False, GROUPS_BYTES, ledger.now)
         asked = _asked(held if known is None else known.settings, request)
+        if (wrong := _settings_fault(asked)) is not None:
+            return ledger.refuse(call, ErrorWord.FIELD, wrong)
         if known is not None and known.settings != asked:
             reason = f"there is a topic {name!r} already, with other settings: configure changes them"
             return ledger.refuse(call, ErrorWord.TOPIC_EXISTS, reason)
@@ -141,6 +147,8 @@ class TopicAdmin(Machine):
         if more and (reason := self._coordinator.why_no_places(more * len(topic.groups))) is not None:
             return ledger.refuse(call, ErrorWord.LIMIT, reason)
         asked = _asked(held, request)
+        if (wrong := _settings_fault(asked)) is not None:
+            return ledger.refuse(call, ErrorWord.FIELD, wrong)
         if asked != held:
             ledger.append(asked)
             self._grouping.partitions_changed(topic)
@@ -160,6 +168,10 @@ class TopicAdmin(Machine):
             keep_for_groups=settings.keep_for_groups,
             keep_for_groups_bytes=settings.keep_for_groups_bytes,
             made_at=settings.made_at,
+            accept_append=settings.accept_append,
+            accept_read=settings.accept_read,
+            closed=settings.closed,
+            filters=settings.filters,
             retired=retired,
         )
         if call.request.command == SHOW:
@@ -351,7 +363,24 @@ def _asked(held: Topic, request: Request) -> Topic:
         _or(request.keep_for_groups, held.keep_for_groups),
         _or(request.keep_for_groups_bytes, held.keep_for_groups_bytes),
         held.made_at,
+        _or(request.accept_append, held.accept_append),
+        _or(request.accept_read, held.accept_read),
+        held.closed if request.closed is None else sorted({*request.closed}),
+        _or(request.filters, held.filters),
     )
+
+
+def _settings_fault(asked: Topic) -> str | None:
+    """Say what is wrong with settings beyond their types; None: nothing is."""
+    if asked.closed and asked.closed[-1] >= asked.partitions:
+        return f"closed: partition {asked.closed[-1]}: there are {asked.partitions}, from 0 on"
+    for name in asked.filters:
+        if (why := group_fault(name)) is not None:
+            return f"filters: the group {name!r} {why}"
+    size = sum([len(name) + sum(map(len, attributes)) for name, attributes in asked.filters.items()])
+    if size > FILTERS_CHARACTERS_MAX:
+        return f"filters: they have {size} characters, and {FILTERS_CHARACTERS_MAX} are allowed"
+    return None
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

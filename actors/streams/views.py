@@ -16,6 +16,7 @@ def partition_row(partition: Partition) -> PartitionRow:
         partition.settled_position - partition.first_position,
         partition.first_at if messages else None,
         partition.last_at or None,
+        partition.first_position,
     )
 
 
@@ -81,4 +82,6 @@ def topic_row(topic: TopicState) -> TopicRow:
         max([one.last_at for one in partitions]) or None,
         max([lag_of(topic, group) for group in topic.groups.values()], default=0),
         sum([one.settled for one in partitions]),
+        settings.accept_append,
+        settings.accept_read,
     )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from actors.messages.call import Call
 from actors.queues.producing import Producing
 from actors.shard.machine import Machine, ShardContext
-from actors.streams.finding import partition_fault, partition_of_key, topic_of
+from actors.streams.finding import closed_fault, partition_fault, partition_of_key, topic_of
 from quorate.protocol import (
     NO_DATA,
     PLAIN,
@@ -26,9 +26,11 @@ from quorate.protocol import (
     ProduceItem,
     Reply,
     Request,
+    done,
     refusal,
 )
 from quorate.stream_replies import AppendReply, ConflictReply
+from storage.blocks import HAS_ATTRIBUTE
 from storage.message_ids import message_id
 from storage.producers import Run, last_serial, runs_of
 from storage.records import Append, Encoding
@@ -37,6 +39,9 @@ from storage.tails import TopicState
 QUOTE: Final = ord('"')
 BACKSLASH: Final = b"\\"
 _decode_text: Final = msgspec.json.Decoder(str).decode
+CHECK: Final = "check"
+"""The command of an append that only asks whether it could be done now."""
+
 _APPEND: Final = int(Action.APPEND)
 _Append: Final = Append
 _AppendReply: Final = AppendReply
@@ -53,6 +58,7 @@ class Item(NamedTuple):
     key: str | None
     headers: dict[str, str] | None
     attribute: str | None
+    flag: int
 
 
 class Writing(Machine):
@@ -75,6 +81,9 @@ class Writing(Machine):
         if topic is None:
             return
         request = call.request
+        if request.command not in (None, CHECK):
+            self._ledger.refuse_field(call, "command", f"is {request.command!r}: an append knows {CHECK!r} alone")
+            return
         if (request.producer is None) != (request.number is None):
             missing = "producer" if request.producer is None else "number"
             self._ledger.refuse_field(call, missing, "is missing: producer and number stand together")
@@ -147,20 +156,38 @@ class Writing(Machine):
         key = outer.key if one.key is None else one.key
         headers = outer.headers if one.headers is None else one.headers
         attribute = outer.attribute if one.attribute is None else one.attribute
-        return Item(data, encoding, key, headers or None, attribute)
+        flag = outer.flag if one.flag is None else one.flag
+        return Item(data, encoding, key, headers or None, attribute, (flag or 0) & ~HAS_ATTRIBUTE)
 
     def _places(self, call: Call, topic: TopicState, items: list[Item]) -> list[int] | None:
         """Say to which partition each message goes; None if it was refused."""
-        request, count = call.request, len(topic.partitions)
+        request, count, settings = call.request, len(topic.partitions), topic.settings
         named = request.partition
+        if not settings.accept_append:
+            reason = f"nothing is to be appended to the topic {topic.name!r} (accept_append): qctl topic configure"
+            self._ledger.refuse(call, ErrorWord.NOT_ACCEPTED, reason)
+            return None
         if named is not None:
             fault = partition_fault(topic, named)
             if fault is not None:
                 self._ledger.refuse(call, ErrorWord.WRONG_PARTITION, fault)
                 return None
-            return [named] * len(items)
+            places = [named] * len(items)
+        else:
+            turn = self._in_turn(topic)
+            places = [turn if item.key is None else partition_of_key(item.key, count) for item in items]
+        for place in {*places} if settings.closed else ():
+            if (fault := closed_fault(topic, place)) is not None:
+                self._ledger.refuse(call, ErrorWord.CLOSED, fault)
+                return None
+        return places
+
+    @staticmethod
+    def _in_turn(topic: TopicState) -> int:
+        """Give the partition to which the next messages go that have no key: not a closed one, where another is."""
+        count, closed = len(topic.partitions), topic.settings.closed
         turn = topic.turn % count
-        return [turn if item.key is None else partition_of_key(item.key, count) for item in items]
+        return next((at % count for at in range(turn, turn + count) if at % count not in closed), turn)
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -179,8 +206,11 @@ class Writing(Machine):
             reason = "is given, and the messages go to several partitions, some of them in turn: name the partition"
             ledger.refuse_field(call, "number", reason)
             return
+        if request.command == CHECK:
+            ledger.answer_when_committed(call, done(request, AppendReply, partition=places[0]))
+            return
         if request.partition is None and any(item.key is None for item in items):
-            self._turn(topic)
+            self._turn(topic, places[[item.key for item in items].index(None)])
         now, nexts = ledger.now, {place: topic.partitions[place].next for place in {*places}}
         records: list[Append] = []
         offsets: list[int] = []
@@ -200,26 +230,27 @@ class Writing(Machine):
                     item.key,
                     item.headers,
                     item.attribute,
-                    0,
+                    item.flag,
                     producer,
                     serial,
                 )
             )
         first = ledger.state.trans_id + 1
+        position = topic.partitions[places[0]].next_position
         if len(records) == 1:
             ledger.append(records[0])
         else:
             ledger.append_together(records)
-        self._answer(call, places, offsets, first)
+        self._answer(call, places, offsets, first, position)
 
-    def _turn(self, topic: TopicState) -> None:
-        """Have the next messages without a key go to the next partition.
+    def _turn(self, topic: TopicState, place: int) -> None:
+        """Have the next messages without a key go to the partition behind that one.
 
         Only where records follow, whose undoing undoes it: what is refused leaves nothing.
         """
         state = self._ledger.state
         state.undo.was(state.trans_id + 1, topic, "turn", topic.turn)
-        topic.turn = topic.turn % len(topic.partitions) + 1
+        topic.turn = place + 1
 
     def _is_expected(self, call: Call, topic: TopicState, places: list[int]) -> bool:
         """Whether the first message gets the offset that the request says; refuses it if not."""
@@ -253,8 +284,8 @@ class Writing(Machine):
         self._ledger.refuse(call, ErrorWord.LIMIT, f"the node's memory for messages is used up ({most} bytes)")
         return False
 
-    def _answer(self, call: Call, places: list[int], offsets: list[int], first: int) -> None:
-        """Answer where the messages are, which the records from `first` on append."""
+    def _answer(self, call: Call, places: list[int], offsets: list[int], first: int, position: int) -> None:
+        """Answer where the messages are, which the records from `first` on append; the first one's `position`."""
         request, shard = call.request, self._topics.shard
         if request.action != _APPEND:  # a produce
             reply = Reply(action=request.action, code=0, queue=request.queue, seq=request.seq)
@@ -271,6 +302,7 @@ class Writing(Machine):
                 msg_id=message_id(first, shard),
                 partition=places[0],
                 offset=offsets[0],
+                position=position,
             )
         else:
             reply = _AppendReply(

@@ -76,7 +76,7 @@ REQUEST_SINCE: Final[dict[str, int]] = {
 }
 """From which feature level on nodes know a request's field: a row for each that is younger than `BASE_LEVEL`."""
 
-ITEM_SINCE: Final[dict[str, int]] = {"on_duplicate": STREAMS_LEVEL, "attribute": STREAMS_LEVEL}
+ITEM_SINCE: Final[dict[str, int]] = dict.fromkeys(("on_duplicate", "attribute", "flag"), STREAMS_LEVEL)
 """The same of one of the messages of a produce."""
 
 _REQUEST_FIELDS: Final = Request.__struct_fields__
@@ -200,13 +200,12 @@ def has_fit_names(request: Request) -> bool:
         and request.group is None
         and request.member is None
         and request.producer is None
-        and request.attribute is None
         and request.dead_letter is UNSET
     ):
         return True  # nearly always
     names = [request.key, request.pattern, request.consumer, request.reader, request.to, *(request.queues or ())]
     names += [item.key for item in request.messages or ()]
-    names += [request.topic, request.attribute, *(item.attribute for item in request.messages or ())]
+    names.append(request.topic)
     if request.group is not None and group_fault(request.group):
         return False
     if any(name is not None and group_name_fault(name) for name in (request.member, request.producer)):

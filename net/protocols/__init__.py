@@ -3,24 +3,30 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from net.node_facts import NodeFacts
+from net.node_facts import USUAL, ListenerFacts, NodeFacts
 
 if TYPE_CHECKING:
     from net.protocols.session import RequestLimits, Session
 
 
 class SessionOf(Protocol):
-    """Makes a client's session of limits, of what its node is, and of whether DEBUG is there."""
+    """Makes a client's session of limits, and of what its node and its listener are."""
 
-    def __call__(self, limits: "RequestLimits", facts: NodeFacts | None = None, *, debug: bool = False) -> "Session":
+    def __call__(
+        self, limits: "RequestLimits", facts: NodeFacts | None = None, *, listener: ListenerFacts = USUAL
+    ) -> "Session":
         """Make it."""
 
 
 class Spoken:
-    """A protocol: `maker` in `module` is its `SessionOf`. The module is imported where a port speaks it."""
+    """A protocol: `maker` in `module` is its `SessionOf`. The module is imported where a port speaks it.
 
-    def __init__(self, module: str, maker: str, port: int) -> None:
+    `port`: where clients look first. `is_by_shard`: each shard's worker has a port of its own, `port` + the shard.
+    """
+
+    def __init__(self, module: str, maker: str, port: int, *, is_by_shard: bool = False) -> None:
         self.port = port
+        self.is_by_shard = is_by_shard
         self._module = module
         self._maker = maker
 
@@ -33,8 +39,9 @@ PROTOCOLS: Final = {
     "json": Spoken("net.protocols.json_session", "session", 1111),
     "disque": Spoken("net.protocols.disque_session", "DisqueSession", 7711),
     "gmq": Spoken("net.protocols.gmq_session", "GmqSession", 9503),
+    "metaq": Spoken("net.protocols.metaq_session", "MetaqSession", 8123, is_by_shard=True),
 }
-"""What `listeners` may name, and the port on which clients look first."""
+"""What `listeners` may name."""
 
 DATAGRAM_PROTOCOLS: Final = frozenset({"json"})
 """Those whose requests may come as datagrams, too."""
@@ -62,6 +69,7 @@ __all__ = [
     "DATAGRAM_PROTOCOLS",
     "PROTOCOLS",
     "REDIRECTED",
+    "ListenerFacts",
     "NodeFacts",
     "SessionOf",
     "Spoken",

@@ -8,7 +8,7 @@ answered: a connection takes nothing more while such a request is open.
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
-from net.node_facts import NodeFacts
+from net.node_facts import USUAL, ListenerFacts, NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
@@ -157,14 +157,16 @@ class _Founding(Awaited):
 
 
 class DisqueSession(Session):
-    """One client's stream. `facts`: what it knows of its node; `debug`: whether DEBUG is there."""
+    """One client's stream. `facts`: what it knows of its node; `listener`: its port."""
 
-    def __init__(self, limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> None:
+    def __init__(
+        self, limits: RequestLimits, facts: NodeFacts | None = None, *, listener: ListenerFacts = USUAL
+    ) -> None:
         super().__init__()
         self._limits = limits
         self._reader = RespReader(limits.request_bytes_max)
         self._left: list[Arguments | Broken] = []
-        self._client = DisqueClient(facts or NodeFacts(), debug=debug)
+        self._client = DisqueClient(facts or NodeFacts(), debug=listener.debug)
 
     def discard(self) -> None:
         """Nothing more is received."""

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, Raw
 
-from net.node_facts import NodeFacts
+from net.node_facts import USUAL, ListenerFacts, NodeFacts
 from net.protocols.gmq_reading import (
     BROKEN,
     NAMES_BYTES,
@@ -152,7 +152,9 @@ def refused(call_id: bytes, reply: Reply) -> bytes:
 class GmqSession(Session):
     """One client's stream. `facts`: what it knows of its node."""
 
-    def __init__(self, limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> None:
+    def __init__(
+        self, limits: RequestLimits, facts: NodeFacts | None = None, *, listener: ListenerFacts = USUAL
+    ) -> None:
         super().__init__(is_ordered=False)
         self._limits = limits
         self._usual_bytes = min(LARGE_BYTES, limits.request_bytes_max)

@@ -23,15 +23,11 @@ def rare_fault_in(request: Request, body: bytes) -> Fault | None:
 
 def topic_fault_in(request: Request, body: bytes) -> Fault | None:
     """Say what is wrong with the names in a request about a topic."""
-    for field, name in (("topic", request.topic), ("attribute", request.attribute)):
-        if name is not None and (why := name_fault(name)):
-            return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
+    if request.topic is not None and (why := name_fault(request.topic)):
+        return Fault(ErrorWord.FIELD, f"topic {why}", body=body)
     for field, name in (("member", request.member), ("producer", request.producer)):
         if name is not None and (why := group_name_fault(name)):
             return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
     if request.group is not None and (why := group_fault(request.group)):
         return Fault(ErrorWord.FIELD, f"group {why}", body=body)
-    for index, item in enumerate(request.messages or ()):
-        if item.attribute is not None and (why := name_fault(item.attribute)):
-            return Fault(ErrorWord.FIELD, f"messages[{index}].attribute {why}", body=body)
     return None

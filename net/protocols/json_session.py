@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from net.ignored_fields import IgnoredFields
-from net.node_facts import NodeFacts
+from net.node_facts import USUAL, ListenerFacts, NodeFacts
 from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_payload import shown
 from net.protocols.json_reading import (
@@ -144,7 +144,7 @@ class JsonSession(Session):
         found.append(one)
 
 
-def session(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> Session:
+def session(limits: RequestLimits, facts: NodeFacts | None = None, *, listener: ListenerFacts = USUAL) -> Session:
     """Make a client's session; of the node it knows where to count the fields that are ignored."""
     return JsonSession(limits, None if facts is None else facts.ignored)
 

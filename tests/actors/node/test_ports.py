@@ -33,7 +33,7 @@ def test_all_come_at_once_but_where_somebody_who_has_shown_a_token_would_wait(
     security: Any = SimpleNamespace(access=AccessTable(None if is_open else {}), clients_tls=None)
     unused: Any = SimpleNamespace()
     config: Any = {
-        "host": "127.0.0.1", "port": 0, "tls": False, "shards": 1, "cluster_node_list": [],
+        "host": "127.0.0.1", "port": 0, "tls": False, "shards": 1, "cluster_node_list": [], "advertise_host": "",
         "listeners": [{"protocol": "disque", "host": "127.0.0.1", "port": 0, "tls": True, "debug": False}],
     }  # fmt: skip
 

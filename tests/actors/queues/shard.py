@@ -125,7 +125,7 @@ class Shard:
     def _take_answers(self) -> None:
         for call, reply in self.broker.ledger.take_answers():
             assert call.order not in self.replies, "a request is answered once"
-            self.replies[call.order] = msgspec.json.decode(encode_reply(reply))
+            self.replies[call.order] = msgspec.json.decode(encode_reply(reply).split(b"\n", 1)[0])
 
     def replayed(self) -> ShardState:
         """The state that the log describes."""

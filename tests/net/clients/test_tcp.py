@@ -132,6 +132,7 @@ REQUESTS: dict[str, bytes] = {
     "json": b'{"action":8}',
     "disque": b"PING\r\nGETJOB NOHANG FROM q\r\n",
     "gmq": b'{"method":"Service.Info","params":[{}],"id":1}',
+    "metaq": b"version 1\r\nput t 0 1 0 1\r\nxtransaction TX:a:1 a BEGIN 1\r\nput t 0 1 0 TX:a:1 1\r\nx",
 }
 
 

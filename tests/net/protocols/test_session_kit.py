@@ -16,6 +16,7 @@ from net.protocols import PROTOCOLS
 from net.protocols.disque_session import DisqueSession
 from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession
+from net.protocols.metaq_session import MetaqSession
 from net.protocols.session import Fault, RequestLimits, Session
 from tests.cost import calls_of, growth, peak_of
 from tests.examples import IS_SECOND_LOOK
@@ -134,7 +135,25 @@ GMQ = Words(
         *(b'{"method":"Service.Pop","params":{}}', b'{"method":"Service.Pop","params":["t"]}', b'{"method":7}'),
     ],
 )
-KITS = {"json": JSON, "disque": DISQUE, "gmq": GMQ, "lines": LINES}
+METAQ = Words(
+    lambda: MetaqSession(LIMITS, NodeFacts()),
+    [
+        b"put meta-test 0 5 0 1\r\nhelloput meta-test 0 5 0 980881731 2\r\nworld",
+        b"put t -1 15 1 643294685 3\r\n\0\0\0\4attrpayload",
+        b"get meta-test grp 0 25 1048576 22\r\noffset meta-test grp 0 30 23\r\n",
+        b"transaction TX:s1:1 s1 BEGIN 30 7\r\nput t 0 3 0 -1 TX:s1:1 8\r\nabcput t 0 0 7 TX:s1:1 9\r\n",
+        b"transaction TX:s1:1 s1 COMMIT_ONE_PHASE 7\r\ntransaction null s1 RECOVER q 8\r\n",
+        b"transaction XID:1:ab:cd:q s1 BEGIN 7\r\ntransaction XID:1:ab:cd:q s1 PREPARE 7\r\n",
+        b"version\r\nversion 7  \r\nstats\r\nstats  9\r\nstats topics 9\r\nstats t 9\r\n",
+        b"result 200 3 1\r\nabcvalue 2 1\r\nxyversion 1\r\nquit\r\nversion 2\r\n",
+    ],
+    [
+        *(b"\r\n", b"\n", b"\r", b" ", b"  ", b"put ", b"get t g 0 ", b"version\r\n", b"-1", b"9999999999", b"\xff"),
+        *(b"put t 0 3100 0 1\r\n", b"put t 0 2900 0 1\r\n", b"x" * 3200, b"x" * 4200, b"sync t 0 1 0 1\r\n"),
+        *(b"transaction TX:s1:1 s1 BEGIN 1\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b"put t 0 0 1 1\r\n"),
+    ],
+)
+KITS = {"json": JSON, "disque": DISQUE, "gmq": GMQ, "metaq": METAQ, "lines": LINES}
 
 
 def test_every_protocol_has_its_words_in_the_kit() -> None:
@@ -302,6 +321,21 @@ LARGE: dict[str, dict[str, Callable[[int], bytes]]] = {
         "members": lambda size: repeated(b'{"id":1', b',"METHOD":"Service.Pop"', b"}", size),
         "other members": lambda size: numbered(b'{"method":"Service.Pop",', b'"m%d":1', b"}", size),
     },
+    "metaq": {
+        "one message": lambda size: b"put t 0 %d 0 1\r\n" % (size - 50) + b"x" * (size - 50),
+        "messages": lambda size: repeated(b"", b"put t 0 1 0 1\r\nx", b"", size),
+        "an attribute": lambda size: (
+            b"put t 0 %d 1 1\r\n%b" % (size - 46, (size - 50).to_bytes(4, "big")) + b"a" * (size - 50)
+        ),
+        "versions": lambda size: b"version\r\n" * (size // 9),
+        "statistics": lambda size: b"stats realtime 1\r\n" * (size // 18),
+        "transactions": lambda size: b"transaction TX:a:1 a BEGIN 1\r\n" * (size // 30),
+        "puts of a transaction": lambda size: repeated(
+            b"transaction TX:a:1 a BEGIN 1\r\n", b"put t 0 1 0 -1 TX:a:1 1\r\nx", b"", size
+        ),
+        "replies that nobody wants": lambda size: b"result 200 1 1\r\nx" * (size // 17),
+        "a line that does not end": lambda size: b"version " + b"x" * min(size, 4000),
+    },
 }
 """Bodies of about so many bytes, by their kind."""
 
@@ -310,6 +344,7 @@ MAKE: dict[str, Callable[[], Session]] = {
     "json": lambda: JsonSession(LARGE_LIMITS),
     "disque": lambda: DisqueSession(LARGE_LIMITS, FACTS),
     "gmq": lambda: GmqSession(LARGE_LIMITS, FACTS),
+    "metaq": lambda: MetaqSession(LARGE_LIMITS, NodeFacts()),
 }
 
 

@@ -1,0 +1,94 @@
+"""What a worker counts of MetaQ's commands, and how `stats` says it.
+
+Counts are of this worker since it was started, or, those that are per topic, since `stats reset`. Times are monotonic
+seconds.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+TOPICS_MAX: Final = 10_000
+"""So many topics are counted apart."""
+
+PUT: Final = "put"
+GET: Final = "get"
+OFFSET: Final = "offset"
+GET_MISS: Final = "get_miss"
+PUT_FAILED: Final = "put_failed"
+MESSAGE_SIZE: Final = "message_size"
+COUNTED: Final = (PUT, GET, OFFSET, GET_MISS, PUT_FAILED, MESSAGE_SIZE)
+"""What is counted of each topic, in the order in which it is said."""
+
+HELP: Final = (
+    ("*EMPTY*", "Returns broker info."),
+    ("help", "Returns help menu."),
+    ("topics", "Returns topics statistics detail info."),
+    ("offsets", "Returns partitions detail info."),
+    ("realtime", "Returns realtime statistics detail info."),
+    ("reset", "Resets realtime statistics."),
+    ("config", "Not supported: qctl config show."),
+)
+
+
+class Tally:
+    """How often something happened, and the sum of what was counted with it."""
+
+    __slots__ = ("count", "value")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.value = 0
+
+
+class MetaqStats:
+    """Of one worker, which has run since `began`. `total`: by what is counted, since then; `connections`: there are
+    so many now."""
+
+    def __init__(self, began: float) -> None:
+        self.began = self._since = began
+        self.connections = 0
+        self.total = dict.fromkeys((*COUNTED, "tx_begin", "tx_xa_begin", "tx_commit", "tx_rollback"), 0)
+        self._all = {what: Tally() for what in COUNTED}
+        self._of: dict[tuple[str, str], Tally] = {}
+
+    def note(self, what: str, topic: str, amount: int = 1) -> None:
+        """Count something of a topic."""
+        self.total[what] += amount
+        tally = self._all[what]
+        tally.count += 1
+        tally.value += amount
+        its = self._of.get((what, topic))
+        if its is None:
+            if len(self._of) >= TOPICS_MAX * len(COUNTED):
+                return
+            its = self._of[(what, topic)] = Tally()
+        its.count += 1
+        its.value += amount
+
+    def reset(self, now: float) -> None:
+        """Begin anew with what is counted of each topic."""
+        self._since = now
+        self._all = {what: Tally() for what in COUNTED}
+        self._of.clear()
+
+    def lines(self, now: float, topic: str | None = None) -> list[tuple[str, str]]:
+        """Say what happened to a topic, or to all."""
+        name = "realtime_" if topic is None else "topic_realtime_"
+        tallies = [(what, self._all[what] if topic is None else self._of.get((what, topic))) for what in COUNTED]
+        return [(f"{name}{what}", _shown(tally or Tally(), now - self._since)) for what, tally in tallies]
+
+
+def _shown(tally: Tally, seconds: float) -> str:
+    count, value = tally.count, tally.value
+    each, rate = _ratio(value, count), _ratio(count, seconds)
+    return f"Count={count},Value={value},Value/Count={each},Count/Duration={rate},Duration={int(seconds)}"
+
+
+def _ratio(value: float, of: float) -> str:
+    return "0" if not of else f"{value / of:.2f}".rstrip("0").rstrip(".")
+
+
+def text(lines: Iterable[tuple[object, ...]]) -> str:
+    """Make the text of a reply to `stats`."""
+    said = ["STATS", *[" ".join(map(str, line)) for line in lines], "END"]
+    return "".join([f"{line}\r\n" for line in said])

@@ -25,6 +25,16 @@ class ListenerFacts(NamedTuple):
 USUAL: ListenerFacts = ListenerFacts()
 
 
+class MetaqFacts:
+    """What a worker's sessions of MetaQ's share: `worker`, which the first of them makes. `zookeeper`: how the broker
+    stands there; empty: it is to be registered nowhere.
+    """
+
+    def __init__(self) -> None:
+        self.worker: Any = None
+        self.zookeeper = ""
+
+
 class NodeFacts:
     """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
 
@@ -34,7 +44,7 @@ class NodeFacts:
     `names` and `keyed` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
     `ignored`: the fields of requests that there are not.
     `gmq_ttr_grace_s`: so much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
-    `metaq`: what its sessions of MetaQ's share.
+    `metaq`: see `MetaqFacts`.
     """
 
     def __init__(
@@ -59,7 +69,7 @@ class NodeFacts:
         self.names: dict[bytes, str] = {}
         self.keyed: Any = None
         self.ignored = IgnoredFields()
-        self.metaq: Any = None
+        self.metaq = MetaqFacts()
         self.said = 0
         self.heard = 0
 

@@ -152,6 +152,27 @@ class GroupRow(msgspec.Struct, gc=False, omit_defaults=True):
     partitions: list[GroupPartition] | None = None
 
 
+class MetaqPlace(msgspec.Struct, gc=False, omit_defaults=True):
+    """Where a group of MetaQ's is in a partition, as ZooKeeper has it: a `position` (bytes), behind a message's id.
+
+    `lag_bytes`: from there to the partition's end. `owner`: the consumer that reads it.
+    """
+
+    partition: int
+    position: int = 0
+    msg_id: int = 0
+    lag_bytes: int = 0
+    owner: str | None = None
+
+
+class MetaqGroupRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A group of MetaQ's consumers that reads a topic: `members` consumers are there."""
+
+    group: str
+    members: int
+    partitions: list[MetaqPlace] = []
+
+
 class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
     """A topic of a list. `messages`, `bytes`: of all that is kept; `appended`: so many messages were ever appended.
 
@@ -175,7 +196,8 @@ class TopicRow(msgspec.Struct, gc=False, omit_defaults=True):
 class TopicReply(Reply, kw_only=True):
     """The reply to topic: its settings as they hold now, its partitions, and of show its groups.
 
-    `retired`: how many messages a trim has let go of; of remove all that there were.
+    `metaq_groups`: those of MetaQ's clients, where the leader knows of them (docs/metaq.md). `retired`: how many
+    messages a trim has let go of; of remove all that there were.
     """
 
     partitions: list[PartitionRow] | None = None
@@ -189,6 +211,7 @@ class TopicReply(Reply, kw_only=True):
     closed: list[int] | None = None
     filters: dict[str, list[str]] | None = None
     groups: list[GroupRow] | None = None
+    metaq_groups: list[MetaqGroupRow] | None = None
     retired: int | None = None
 
 

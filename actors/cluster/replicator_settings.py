@@ -3,7 +3,15 @@
 from dataclasses import dataclass, field
 
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToCheckpointer, ToElector, ToLinks, ToQueueOwner, ToRouter, ToShardNews
+from actors.messages.mailboxes import (
+    ToCheckpointer,
+    ToElector,
+    ToLinks,
+    ToQueueOwner,
+    ToRegistrar,
+    ToRouter,
+    ToShardNews,
+)
 from net.node_facts import NodeFacts
 from net.peers.messages import Listening
 from storage.records import LEVEL, Member
@@ -39,7 +47,7 @@ class ReplicatorSettings:
 
 @dataclass
 class Recipients:
-    """The actors that a Replicator tells; `news` None: there is one shard."""
+    """The actors that a Replicator tells; `news` None: there is one shard; `registrar` None: there is none."""
 
     owner: Mailbox[ToQueueOwner]
     elector: Mailbox[ToElector]
@@ -47,3 +55,4 @@ class Recipients:
     links: Mailbox[ToLinks]
     router: Mailbox[ToRouter]
     news: Mailbox[ToShardNews] | None = None
+    registrar: Mailbox[ToRegistrar] | None = None

@@ -152,7 +152,7 @@ class Announcer:
             hello = self._admin.hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.direct_port or hello.client_port)
             changed = LeaderChanged(leader, False, host, port, vote_id, shard)
-        for ref in (self._actors.router, self._actors.owner, self._actors.news):
+        for ref in (self._actors.router, self._actors.owner, self._actors.news, self._actors.registrar):
             if ref is not None:
                 ref.tell(changed)
 
@@ -266,6 +266,7 @@ class StatusReplies:
             unlinked={str(node_id): fault for node_id, fault in sorted(self._admin.faults.items())},
             direct_port=settings.direct_port,
             abstains=log.abstains,
+            zookeeper=settings.facts.metaq.zookeeper,
         )
         pid, resident_bytes = self._runtime.process()
         is_asked_here = message.call.is_part or settings.shards == 1  # then it is one of those itself

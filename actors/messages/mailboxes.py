@@ -111,6 +111,15 @@ from actors.messages.peers import (
     RootSettled,
     SendPeers,
 )
+from actors.messages.registering import (
+    GroupsRead,
+    ReadGroups,
+    ReadTree,
+    SessionChanged,
+    Transact,
+    Transacted,
+    TreeRead,
+)
 
 ToListener = (
     AccessChanged
@@ -153,6 +162,7 @@ ToQueueOwner = (
     | BlocksStored
     | CloseTail
     | GapFilled
+    | GroupsRead
     | ClientGone
     | Deposed
     | DescribeHead
@@ -224,3 +234,5 @@ ToCheckpointer = (
 ToBlockReader = Attach | ReadBlocks
 ToDiskLane = FlushFile | RunErrand | SaveIdentity | WriteBytes
 ToStopper = HandedOver
+ToRegistrar = Answered | GroupsRead | LeaderChanged | SessionChanged | Transacted | TreeRead
+ToZooKeeperLane = ReadGroups | ReadTree | Transact

@@ -32,6 +32,7 @@ from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.messages.measures import ClientCounts
 from actors.messages.peers import worker_key
 from actors.node.shard_settings import ShardSettings
+from actors.registrar.registrar import Registrar
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor, LoopRef
 from actors.shard.appending import AppendingLimits
@@ -141,6 +142,10 @@ def open_shard(
     return OpenShard(state, store, journal, folder, recovered, vote_file, alone, log)
 
 
+GOODBYE_S: Final = 1.0
+"""So long ZooKeeper is waited for when a worker ends: else the session ends by itself, a little later."""
+
+
 @dataclass
 class ShardActors:
     """A running shard. Requests go to `router`; it and `links` are the actors themselves: sockets call them."""
@@ -153,6 +158,7 @@ class ShardActors:
     replicator: LoopRef[ToReplicator]
     links: Links
     async_writes: AsyncWrites | None = None
+    zookeeper: "pykka.ActorRef[Any] | None" = None
 
     def end(self, timeout_s: float) -> None:
         """After the loop's last turn: the disk finishes what it was given, and the journal is closed.
@@ -162,6 +168,9 @@ class ShardActors:
         """
         for ref in (*self.lanes, self.checkpointer):
             ref.stop(block=True, timeout=timeout_s)
+        if self.zookeeper is not None:
+            with contextlib.suppress(pykka.Timeout):
+                self.zookeeper.stop(block=True, timeout=GOODBYE_S)
         if self.async_writes is not None and not self.async_writes.close(timeout_s):
             raise pykka.Timeout(f"writes to the journal did not end in {timeout_s:g} s")
         self.journal.close()
@@ -213,19 +222,37 @@ def start_shard(
         news = ShardNews(runtime, settings.own.node_id, settings.shard, settings.shards, router.mailbox)
         news.attach(replicator.mailbox, links.mailbox)
     news_ref = None if news is None else news.mailbox
+    registrar: Registrar | None = None
+    zookeeper: pykka.ActorRef[Any] | None = None
+    if settings.registration is not None:
+        registering = settings.registration
+        registrar = Registrar(runtime, registering.place, settings.facts)
+        zookeeper = runtime.start_blocking(registering.lane, *registering.arguments, registrar.mailbox)
+        registrar.attach(router.mailbox, owner.mailbox, zookeeper)
     for disk in (checkpointer, reader):
         disk.tell(Attach(replicator.mailbox, owner.mailbox))
+    registrar_ref = None if registrar is None else registrar.mailbox
     owner.attach(replicator.mailbox, checkpointer, router.mailbox, reader)
-    replicator.attach(Recipients(owner.mailbox, elector.mailbox, checkpointer, links.mailbox, router.mailbox, news_ref))
+    replicator.attach(
+        Recipients(owner.mailbox, elector.mailbox, checkpointer, links.mailbox, router.mailbox, news_ref, registrar_ref)
+    )
     router.attach(links.mailbox)
     links.attach(replicator.mailbox, router.mailbox, news_ref)
     elector.attach(replicator.mailbox)
-    actors: list[LoopActor[Any] | None] = [owner, router, links, elector, replicator, news]
+    actors: list[LoopActor[Any] | None] = [owner, router, links, elector, replicator, news, registrar]
     for actor in actors:
         if actor is not None:
             actor.begin()
     return ShardActors(
-        opened.journal, router, owner.mailbox, [*lanes, reader], checkpointer, replicator.mailbox, links, async_writes
+        opened.journal,
+        router,
+        owner.mailbox,
+        [*lanes, reader],
+        checkpointer,
+        replicator.mailbox,
+        links,
+        async_writes,
+        zookeeper,
     )
 
 

@@ -1,8 +1,10 @@
 """What there is to set: one row an option, and how its value is checked."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 from net.protocols import PROTOCOLS
@@ -86,7 +88,12 @@ LISTENERS_PORTS: Final = {**{name: one.port for name, one in PROTOCOLS.items()},
 
 
 METAQ: Final = "metaq"
-METAQ_FIELDS: Final[dict[str, Any]] = {"auto_create": False, "auto_create_partitions": 1}
+METAQ_FIELDS: Final[dict[str, Any]] = {
+    "auto_create": False,
+    "auto_create_partitions": 1,
+    "zookeeper": "",
+    "zookeeper_root": "/meta",
+}
 """What a listener of MetaQ's may have beside what all have, and what it is if it is left out."""
 
 
@@ -122,7 +129,24 @@ def _metaq(index: int, one: dict[str, Any]) -> dict[str, Any]:
     count = its["auto_create_partitions"]
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
         raise ValueError(f"entry {index}: auto_create_partitions is {count!r}: from 1 to {PARTITIONS_MAX} are wanted")
+    hosts, root = its["zookeeper"], its["zookeeper_root"]
+    if not isinstance(hosts, str) or (hosts and not all(map(_is_address, hosts.split(",")))):
+        raise ValueError(f"entry {index}: zookeeper is {hosts!r}: host:port is wanted, or several, divided by commas")
+    if not isinstance(root, str) or (root and not _PATH.fullmatch(root)):
+        raise ValueError(f"entry {index}: zookeeper_root is {root!r}: a path like /meta is wanted, or nothing")
+    if hosts and find_spec("kazoo") is None:
+        raise ValueError(
+            f"entry {index}: zookeeper needs a package that is not there: pip install 'quorate-server[metaq]'"
+        )
     return its
+
+
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*)+", re.ASCII)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and host_fault(host.strip("[]")) is None and port.isascii() and port.isdigit()
 
 
 def ports_of(listener: dict[str, Any], shards: int) -> range:

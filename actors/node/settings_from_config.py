@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from actors.cluster.pushing import Lateness
 from actors.gateway.listener_limits import REFUSED_MAX, ListenerLimits
+from actors.links.contact import shown_address
 from actors.node import config as configuration
 from actors.node.config import NodeConfig, memory_bytes_max
 from actors.node.options import BY_NAME, OPTIONS, ports_of
-from actors.node.shard_settings import ShardSettings
+from actors.node.shard_settings import Registering, ShardSettings
+from actors.registrar.registration import Place
 from actors.shard.node_view import Limits
 from net.clients.connection_contract import ConnectionLimits
 from net.node_facts import NodeFacts
@@ -72,7 +74,20 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
             gmq_ttr_grace_s=config["gmq_ttr_grace_s"],
             gmq_pop_wait_s=config["gmq_pop_wait_s"],
         ),
+        registration=registering(config, shard),
     )
+
+
+def registering(config: NodeConfig, shard: int) -> Registering | None:
+    """Say where the shard's broker is registered for MetaQ's clients: the first listener of theirs says it."""
+    for one in config["listeners"]:
+        if one.get("zookeeper"):
+            from actors.registrar.zookeeper import ZooKeeperLane  # what it needs is there only where it is wanted
+
+            address = f"meta://{shown_address(configuration.dialled_host(config, one), one['port'] + shard)}"
+            place = Place(one["zookeeper_root"], shard, config["node_id"], address)
+            return Registering(place, ZooKeeperLane, (one["zookeeper"],))
+    return None
 
 
 def listening(config: NodeConfig, shard: int) -> tuple[Listening, ...]:

@@ -1,6 +1,7 @@
 """What a shard's actors need of the configuration."""
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES
 from actors.cluster.progress import WINDOW_BYTES
@@ -8,6 +9,8 @@ from actors.cluster.pushing import Lateness
 from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
 from actors.gateway.under_way import FORWARD_BYTES
+from actors.registrar.registration import Place
+from actors.runtime.blocking import BlockingActor
 from actors.shard.queue_owner import COMMIT_PIECE
 from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
@@ -15,6 +18,14 @@ from net.peers.messages import Listening
 from net.peers.proof import Keyring
 from storage.records import LEVEL, Member
 from storage.undo import PIECE_STEPS
+
+
+class Registering(NamedTuple):
+    """Where a broker is registered, and the actor that does so, with what it is made of beside its registrar."""
+
+    place: Place
+    lane: type[BlockingActor]
+    arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,8 @@ class ShardSettings:
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. `renewed`: why it has begun
     anew, if it has. `listeners` are all its ports for clients, `facts` what their sessions know of the node. The bytes
-    are limits that the simulator makes tiny.
+    are limits that the simulator makes tiny. `registration`: where the shard's broker is registered for MetaQ's
+    clients.
     """
 
     shard: int = 0
@@ -68,6 +80,7 @@ class ShardSettings:
     renewed: str = ""
     listeners: tuple[Listening, ...] = ()
     facts: NodeFacts = field(default_factory=NodeFacts)
+    registration: Registering | None = None
 
     @property
     def link_terms(self) -> LinkTerms:

@@ -1,10 +1,12 @@
 """What a shard takes on, and what its owner has been told of the world around it, for queries and checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from actors.messages.peers import LeaderChanged
+from actors.messages.registering import GroupsRead
 from actors.shard.jobs import SETTLE_PIECE
+from quorate.stream_replies import MetaqGroupRow
 from storage.queue_state import ORIGINAL, NewQueue
 
 KEPT_MAX: Final = 100_000
@@ -18,6 +20,7 @@ IDLE_S: Final = 300.0
 class NodeView:
     """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members, and how
     many of those that vote were heard within an election time-out, this one included; `shards`: there are so many.
+    `metaq_groups`: those of MetaQ's clients by topic, as far as is known (bytes).
     `disk_full`: why nothing can be stored; `is_journal_full`: nothing that clients ask for can be written, either.
 
     Kept by the QueueOwner, from `LogAdvanced`, `LeaderChanged` and `MembersChanged`.
@@ -39,11 +42,16 @@ class NodeView:
     shards: int = 1
     disk_full: str | None = None
     is_journal_full: bool = False
+    metaq_groups: dict[str, list[MetaqGroupRow]] = field(default_factory=dict)
 
     def leader_changed(self, message: LeaderChanged) -> None:
         """Somebody else leads, or nobody, or where the leader is has become known."""
         self.leader_node_id, self.leader_vote_id = message.leader, message.vote_id
         self.leader_host, self.leader_port = message.host, message.port
+
+    def groups_read(self, message: GroupsRead) -> None:
+        """Note where MetaQ's groups are."""
+        self.metaq_groups = message.groups
 
 
 class Limits(NamedTuple):

@@ -34,6 +34,7 @@ from actors.messages.log import (
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToBlockReader, ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
+from actors.messages.registering import GroupsRead
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.work import Steps
@@ -177,6 +178,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             BlocksRead: lambda m: self._broker.told(self._now(), m),
             BlocksStored: lambda m: note_stored(self._ledger.state.topics, m),
             GapFilled: lambda m: note_filled(self._ledger.state.topics, m),
+            GroupsRead: self._view.groups_read,
             CloseTail: lambda m: close_tail(self._ledger.state.topics, m),
             Reconfigure: lambda m: _reconfigure(self._broker, m),
             Stop: self._stop_asked,

@@ -17,7 +17,7 @@ from actors.streams.finding import no_such_topic, partition_fault, topic_of
 from actors.streams.grouping import Grouping
 from actors.streams.places import NOT_FOUND, Finder, Place
 from actors.streams.reading import Reading
-from actors.streams.views import group_row, partition_row, topic_row
+from actors.streams.views import group_row, partition_row, topic_row, with_lag
 from quorate.actions import Right
 from quorate.protocol import Action, ErrorWord, Request, done
 from quorate.request_faults import group_fault
@@ -179,6 +179,9 @@ class TopicAdmin(Machine):
                 group_row(topic, name, group, self._coordinator.owners(topic, name), self._ledger.now)
                 for name, group in sorted(topic.groups.items())
             ]
+            reply.metaq_groups = [
+                with_lag(row, topic) for row in self._context.view.metaq_groups.get(topic.name, ())
+            ] or None
         self._ledger.answer_when_committed(call, reply)
 
     def _show(self, call: Call) -> None:

@@ -1,6 +1,6 @@
 """What replies show of topics, partitions and groups."""
 
-from quorate.stream_replies import GroupPartition, GroupRow, PartitionRow, TopicRow
+from quorate.stream_replies import GroupPartition, GroupRow, MetaqGroupRow, MetaqPlace, PartitionRow, TopicRow
 from storage.partition import Partition
 from storage.tails import Group, TopicState
 
@@ -66,6 +66,16 @@ def with_places(row: GroupRow, topic: TopicState, group: Group, owners: dict[int
         lag_s = lag_s_of(partition, at, now)
         row.partitions.append(GroupPartition(partition.index, position, lag, lag_s, owners.get(partition.index)))
     return row
+
+
+def with_lag(row: MetaqGroupRow, topic: TopicState) -> MetaqGroupRow:
+    """Add how far a group of MetaQ's is behind (bytes)."""
+    places: list[MetaqPlace] = []
+    for one in row.partitions:
+        if one.partition < len(topic.partitions):
+            lag = max(topic.partitions[one.partition].settled_position - one.position, 0)
+            places.append(MetaqPlace(one.partition, one.position, one.msg_id, lag, one.owner))
+    return MetaqGroupRow(row.group, row.members, places)
 
 
 def topic_row(topic: TopicState) -> TopicRow:

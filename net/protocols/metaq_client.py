@@ -35,9 +35,9 @@ class MetaqWorker:
 
 def worker_of(facts: NodeFacts, now: float) -> MetaqWorker:
     """Give what a worker's sessions share; the first makes it."""
-    if facts.metaq is None:
-        facts.metaq = MetaqWorker(now)
-    return cast("MetaqWorker", facts.metaq)
+    if facts.metaq.worker is None:
+        facts.metaq.worker = MetaqWorker(now)
+    return cast("MetaqWorker", facts.metaq.worker)
 
 
 class MetaqClient:

@@ -339,7 +339,7 @@ def test_a_local_transaction_is_one_entry_or_nothing(broker: Broker) -> None:
     assert broker.state.trans_id == before + 2
     assert [one.next for one in broker.state.topics.by_name["t"].partitions] == [2, 1]
     assert first.startswith("result 200")
-    assert broker.facts.metaq.staging.held == 0
+    assert broker.facts.metaq.worker.staging.held == 0
 
 
 @pytest.mark.parametrize("kind", ["PREPARE", "COMMIT_ONE_PHASE", "COMMIT_TWO_PHASE", "ROLLBACK"])
@@ -354,7 +354,7 @@ def test_a_local_transaction_that_is_not_open_is_named(broker: Broker, kind: str
 
 
 def test_a_transaction_ends_with_its_connection_its_rollback_and_its_time(broker: Broker) -> None:
-    staging, other = broker.facts.metaq.staging, broker.client()
+    staging, other = broker.facts.metaq.worker.staging, broker.client()
     other.say("transaction TX:s:1 s BEGIN 7\r\nput t 0 1 0 -1 TX:s:1 8\r\nb")
     assert broker.say("transaction TX:s:1 s COMMIT_ONE_PHASE 7\r\n").startswith("result 500"), "another's"
     assert staging.held > 0
@@ -481,4 +481,4 @@ def test_stats_tell_of_the_broker_its_topics_and_one_of_them(broker: Broker) -> 
     assert "*EMPTY* " in broker.say("stats help 1\r\n")
     assert broker.say("stats config 1\r\n").startswith("result 500")
     broker.session.session.discard()
-    assert broker.facts.metaq.stats.connections == 0
+    assert broker.facts.metaq.worker.stats.connections == 0

@@ -1,0 +1,163 @@
+"""Registrar: keeps a shard registered in ZooKeeper. Decides nothing: `Registration` does.
+
+Which topics there are it asks the shard, as a client does, every few seconds; where MetaQ's groups are, ZooKeeper. That
+ZooKeeper is away is a warning, once, and stops nothing.
+"""
+
+import logging
+from typing import Final
+
+from actors.messages.call import Call
+from actors.messages.calls import Answered, Execute
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToQueueOwner, ToRegistrar, ToRouter, ToZooKeeperLane
+from actors.messages.peers import LeaderChanged
+from actors.messages.registering import GroupsRead, ReadGroups, SessionChanged, Transacted, TreeRead
+from actors.registrar.registration import Place, Registration, Standing, TopicFacts
+from actors.runtime.contract import Runtime, Timer
+from actors.runtime.loop_actor import LoopActor
+from net.node_facts import NodeFacts
+from quorate.protocol import BATCH_MAX, Action, Code, Reply, Request
+from quorate.shards import shard_of_queue
+from quorate.stream_replies import TopicListReply
+
+log = logging.getLogger("quorate.registrar")
+
+TOPICS_S: Final = 1.0
+"""So often it is asked which topics there are."""
+
+GROUPS_S: Final = 5.0
+"""So often it is asked where MetaQ's groups are."""
+
+REGISTERED: Final = "registered"
+REGISTERING: Final = "registering"
+
+
+class Asker:
+    """The client that the registrar is to its node; it never leaves."""
+
+    has_left = has_ended = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Take no answer: the registrar does."""
+
+
+class Registrar(LoopActor[ToRegistrar]):
+    """Of one shard's worker. `facts`: what is known of the node, and where it is noted how this stands."""
+
+    def __init__(self, runtime: Runtime, place: Place, facts: NodeFacts) -> None:
+        super().__init__(runtime)
+        self._registration = Registration(place)
+        self._facts = facts
+        self._asker = Asker()
+        self._leader = LeaderChanged(0, False)
+        self._topics: dict[str, TopicFacts] = {}
+        self._is_asking = False
+        self._next_topics_at = self._next_groups_at = 0.0
+        self._timer: Timer | None = None
+        self._away = ""
+        self._has_warned = False
+        self._order = 0
+        self._router: Mailbox[ToRouter]
+        self._owner: Mailbox[ToQueueOwner]
+        self._lane: Mailbox[ToZooKeeperLane]
+        self.handlers = {
+            LeaderChanged: self._leader_changed,
+            Answered: self._answered,
+            TreeRead: lambda m: self._registration.read(self.runtime.monotonic(), m),
+            Transacted: lambda m: self._registration.transacted(self.runtime.monotonic(), m),
+            SessionChanged: self._session_changed,
+            GroupsRead: lambda m: self._owner.tell(m),
+        }
+
+    def attach(self, router: Mailbox[ToRouter], owner: Mailbox[ToQueueOwner], lane: Mailbox[ToZooKeeperLane]) -> None:
+        """Whom it tells; called by the assembly before any message."""
+        self._router, self._owner, self._lane = router, owner, lane
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch, then carry out what is to be done now."""
+        self.handlers[type(message)](message)
+        self._carry_out()
+
+    # -- what it hears ---------------------------------------------------------------------------------------------
+
+    def _leader_changed(self, message: LeaderChanged) -> None:
+        self._leader = message
+        self._next_topics_at = 0.0
+
+    def _session_changed(self, message: SessionChanged) -> None:
+        self._registration.session(self.runtime.monotonic(), message.session)
+        self._away = "" if message.session else f"ZooKeeper can't be reached: {message.fault}"
+
+    def _note(self, fault: str) -> None:
+        """Log why the broker is not registered, once for each time, and that it is again."""
+        if bool(fault) != self._has_warned:
+            self._has_warned = bool(fault)
+            if fault:
+                log.warning("MetaQ's clients may not find this broker: %s (nothing else waits for that)", fault)
+            else:
+                log.info("MetaQ's clients find this broker in ZooKeeper")
+
+    def _answered(self, message: Answered) -> None:
+        """Take a page of topics, and ask for the next one."""
+        for call, reply in message.answers:
+            self._page(call, reply)
+
+    def _page(self, call: Call, reply: Reply) -> None:
+        place = self._registration.place
+        if reply.code != Code.OK or not isinstance(reply, TopicListReply):
+            self._is_asking = False  # nobody leads, say
+            return
+        for row in reply.topics:
+            if shard_of_queue(row.name, self._facts.shards) == place.shard:
+                self._topics[row.name] = TopicFacts(row.partitions, row.accept_append, row.accept_read)
+        if reply.next is not None:
+            self._ask_topics(reply.next)
+            return
+        self._is_asking = False
+        if place.shard not in (reply.missing_shards or ()):
+            self._registration.topics_are(self.runtime.monotonic(), self._topics)
+
+    # -- what it does ----------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        """Say how the node stands, ask what is to be asked, and come again when something is due."""
+        now, registration = self.runtime.monotonic(), self._registration
+        leader, cluster_id = self._leader, self._facts.cluster_id
+        standing: Standing = "unknown"
+        if cluster_id and leader.leader:
+            standing = "leads" if leader.is_self else "follows"
+        registration.stands(now, standing, leader.vote_id, cluster_id)
+        if standing != "unknown" and not self._is_asking and now >= self._next_topics_at:
+            self._topics = {}
+            self._next_topics_at = now + TOPICS_S
+            self._ask_topics(None)
+        asked = registration.next(now)
+        if asked is not None:
+            self._lane.tell(asked)
+        if registration.is_whole and standing == "leads" and now >= self._next_groups_at and self._topics:
+            self._next_groups_at = now + GROUPS_S
+            root, shard = registration.place.root, registration.place.shard
+            self._lane.tell(ReadGroups(0, f"{root}/consumers", shard, [*self._topics]))
+        fault = self._away or registration.fault or ""
+        if fault or registration.is_whole:
+            self._note(fault)
+        self._facts.metaq.zookeeper = fault or (REGISTERED if registration.is_whole else REGISTERING)
+        self._set_timer(now)
+
+    def _ask_topics(self, after: str | None) -> None:
+        self._is_asking = True
+        self._order += 1
+        request = Request(Action.TOPIC, command="list", count=BATCH_MAX, after=after)
+        self._router.tell(Execute([Call(request, self._asker, self._order, self._actor_ref)]))
+
+    def _set_timer(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        at = min(self._registration.next_at, max(self._next_topics_at, now + 0.05))
+        self._timer = self.runtime.call_later(max(at - now, 0.0), self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        if not self.has_ended:
+            self._carry_out()

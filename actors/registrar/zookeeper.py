@@ -1,0 +1,190 @@
+"""ZooKeeperLane: talks with ZooKeeper, by kazoo, which has threads of its own. Needs the extra `metaq`.
+
+kazoo's words of four letters are not used: servers have them switched off.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pykka
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
+
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToRegistrar
+from actors.messages.registering import (
+    GroupsRead,
+    Node,
+    Op,
+    ReadGroups,
+    ReadTree,
+    SessionChanged,
+    Transact,
+    Transacted,
+    TreeRead,
+)
+from actors.runtime.blocking import BlockingActor
+from actors.runtime.contract import Runtime
+from quorate.stream_replies import MetaqGroupRow, MetaqPlace
+
+SESSION_S: Final = 6.0
+ANSWER_S: Final = 2.0
+"""ZooKeeper answers within that, or is taken for away. What was asked may still be done, in its order."""
+
+GROUPS_MAX: Final = 500
+PLACES_MAX: Final = 10_000
+"""So many groups, and places of theirs, are looked at."""
+
+log = logging.getLogger("quorate.registrar")
+QUIET: Final = logging.getLogger("quorate.registrar.kazoo")
+
+
+class ZooKeeperLane(BlockingActor):
+    """Of one worker. `hosts`: `host:port`, or several, divided by commas."""
+
+    def __init__(self, runtime: Runtime, hosts: str, registrar: Mailbox[ToRegistrar]) -> None:
+        super().__init__(runtime)
+        self._hosts = hosts
+        self._registrar = registrar
+        self._client: Any = None
+        self._session = 0
+
+    def on_start(self) -> None:
+        """Begin to connect."""
+        QUIET.setLevel(logging.CRITICAL)
+        retry = KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_jitter=0.2, max_delay=0.5)
+        self._client = KazooClient(self._hosts, timeout=SESSION_S, connection_retry=retry, logger=QUIET)
+        self._client.add_listener(self._changed)
+        self._registrar.tell(SessionChanged(0, f"there is no answer from {self._hosts} yet"))
+        self._client.start_async()
+
+    def on_stop(self) -> None:
+        """End the session: what goes with it goes."""
+        self._client.stop()
+        self._client.close()
+
+    def _changed(self, state: str) -> None:
+        """Pass on what kazoo says of the session, on its thread for the connection, where nothing may wait."""
+        is_there = state == KazooState.CONNECTED
+        self._session = self._client.client_id[0] if is_there else 0
+        fault = "" if is_there else f"the session with {self._hosts} is {state.lower()}"
+        if not is_there:
+            self._client.last_zxid = 0  # else a server that has lost its data would never be taken again
+        with contextlib.suppress(pykka.ActorDeadError):  # the worker is ending
+            self._registrar.tell(SessionChanged(self._session, fault))
+
+    def on_receive(self, message: Any) -> None:
+        """Do it. Whatever kazoo raises says that it was not, or that nobody knows: it ends no worker."""
+        try:
+            if isinstance(message, ReadTree):
+                self._registrar.tell(self._read(message))
+            elif isinstance(message, Transact):
+                self._registrar.tell(self._transact(message))
+            elif isinstance(message, ReadGroups):
+                self._registrar.tell(GroupsRead(message.serial, self._groups(message)))
+        except Exception as error:
+            log.debug("ZooKeeper: %r", error)
+            if isinstance(message, ReadTree):
+                self._registrar.tell(TreeRead(message.serial, {}, {}, _shown(error)))
+            elif isinstance(message, Transact):
+                self._registrar.tell(Transacted(message.serial, fault=_shown(error)))
+
+    def _read(self, message: ReadTree) -> TreeRead:
+        for folder in (*message.folders, message.nodes[0].rpartition("/")[0]):
+            self._client.ensure_path_async(folder).get(timeout=ANSWER_S)
+        names = {folder: set(self._names(folder)) for folder in message.folders}
+        wanted = [*message.nodes]
+        for folder, its in names.items():
+            wanted += [f"{folder}/{name}/{leaf}" for name in its for leaf in message.leaves]
+        return TreeRead(message.serial, self._nodes(wanted), names)
+
+    def _nodes(self, paths: Iterable[str]) -> dict[str, Node]:
+        """Read those of these nodes that are there."""
+        asked = [(path, self._client.get_async(path)) for path in paths]
+        found: dict[str, Node] = {}
+        for path, answer in asked:
+            try:
+                data, stat = answer.get(timeout=ANSWER_S)
+            except NoNodeError:
+                continue
+            found[path] = Node(data, stat.version, stat.ephemeralOwner == self._session)
+        return found
+
+    def _names(self, path: str) -> list[str]:
+        """List what is in a folder; nothing, if there is none."""
+        try:
+            return sorted(self._client.get_children_async(path).get(timeout=ANSWER_S))
+        except NoNodeError:
+            return []
+
+    def _transact(self, message: Transact) -> Transacted:
+        transaction = self._client.transaction()
+        for op in message.ops:
+            _add(transaction, op)
+        results = transaction.commit_async().get(timeout=ANSWER_S)
+        return Transacted(message.serial, conflict=any(isinstance(one, Exception) for one in results))
+
+    # -- MetaQ's groups --------------------------------------------------------------------------------------------
+
+    def _groups(self, message: ReadGroups) -> dict[str, list[MetaqGroupRow]]:
+        found: dict[str, list[MetaqGroupRow]] = {}
+        places, wanted = 0, set(message.topics)
+        for group in self._names(message.consumers)[:GROUPS_MAX]:
+            folder = f"{message.consumers}/{group}"
+            members = self._members(f"{folder}/ids")
+            for topic in wanted.intersection(self._names(f"{folder}/offsets")):
+                its = _of_broker(self._names(f"{folder}/offsets/{topic}"), message.broker)
+                places += len(its)
+                if places > PLACES_MAX:
+                    return found
+                nodes = self._nodes(f"{folder}/{what}/{topic}/{name}" for name in its for what in ("offsets", "owners"))
+                rows = [
+                    _place(
+                        name,
+                        nodes.get(f"{folder}/offsets/{topic}/{name}"),
+                        nodes.get(f"{folder}/owners/{topic}/{name}"),
+                    )
+                    for name in its
+                ]
+                row = MetaqGroupRow(group, sum(topic in one for one in members), rows)
+                found.setdefault(topic, []).append(row)
+        return found
+
+    def _members(self, path: str) -> list[set[str]]:
+        """Give the topics of each consumer that is there."""
+        nodes = self._nodes(f"{path}/{name}" for name in self._names(path))
+        return [set(node.data.decode("utf-8", "replace").split(",")) for node in nodes.values()]
+
+
+def _add(transaction: Any, op: Op) -> None:
+    if op.kind == "check":
+        transaction.check(op.path, op.version)
+    elif op.kind == "create":
+        transaction.create(op.path, op.data, ephemeral=op.is_ephemeral)
+    elif op.kind == "set":
+        transaction.set_data(op.path, op.data, op.version)
+    else:
+        transaction.delete(op.path, op.version)
+
+
+def _of_broker(names: list[str], broker: int) -> list[str]:
+    """Give those of the names that are partitions of this broker."""
+    return [name for name in names if name.startswith(f"{broker}-") and name.rpartition("-")[2].isdigit()]
+
+
+def _place(name: str, offset: Node | None, owner: Node | None) -> MetaqPlace:
+    """Read where a group is in a partition: `id-position`; older consumers say the position alone."""
+    said = "" if offset is None else offset.data.decode("utf-8", "replace")
+    msg_id, dash, position = said.rpartition("-")
+    if not dash or not msg_id.isdigit():
+        msg_id, position = "0", said
+    reader = None if owner is None else owner.data.decode("utf-8", "replace")[:255]
+    return MetaqPlace(int(name.rpartition("-")[2]), int(position) if position.isdigit() else 0, int(msg_id), 0, reader)
+
+
+def _shown(error: BaseException) -> str:
+    """Show an error: many of kazoo's have no text."""
+    return str(error) or type(error).__name__

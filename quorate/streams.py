@@ -12,7 +12,7 @@ from quorate.errors import QuorateError, RefusedError
 from quorate.messages import checked_headers
 from quorate.payload import Encoder, from_wire, to_wire
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
-from quorate.stream_replies import GroupRow, PartitionRow, TopicRow
+from quorate.stream_replies import GroupRow, MetaqGroupRow, PartitionRow, TopicRow
 
 T = TypeVar("T")
 
@@ -106,6 +106,7 @@ class TopicView(TopicSettings, kw_only=True):
 
     partitions: list[PartitionRow]
     groups: list[GroupRow] = []
+    metaq_groups: list[MetaqGroupRow] = []
 
 
 class Part(NamedTuple):

@@ -81,7 +81,7 @@ def is_registered(tree: Any, cluster: Cluster, topic: str = "t") -> bool:
 
 
 class Traffic:
-    """A producer and a consumer that find their broker in ZooKeeper, until one `has_enough`, and the other is to `stop`.
+    """A producer and a consumer that find their broker in ZooKeeper; one `has_enough`, then the other is to `stop`.
 
     `sent`: what was acknowledged; `unknown`: of what nobody knows whether it was appended; `read`: what was read.
     """

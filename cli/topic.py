@@ -25,17 +25,20 @@ from cli.output import (
     without_escapes,
 )
 from cli.quantities import seconds, size, start
-from quorate import RefusedError, TopicMessage
-from quorate.stream_replies import GroupRow, PartitionRow, TopicRow
+from quorate import Client, RefusedError, TopicMessage
+from quorate.stream_replies import GroupRow, PartitionRow, PreparedRow, TopicRow
 from quorate.streams import EARLIEST, TopicView
 
 app = typer.Typer(help="Topics: messages that stay, and are read by groups.", no_args_is_help=True)
+prepared = typer.Typer(help="Transactions in two phases (XA) that wait for a decision.", no_args_is_help=True)
+app.add_typer(prepared, name="prepared")
 
 LINES_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 64 * 1024
 """Of lines that are appended in one request."""
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
+Xid = Annotated[str, typer.Argument(help="The transaction, as ls shows it.")]
 Partition = Annotated[int | None, typer.Option(min=0, help="Only this one.")]
 Partitions = Annotated[int | None, typer.Option(min=1, help="How many; they can be added later, never removed.")]
 Keep = Annotated[str | None, typer.Option(help="For how long messages stay: 7d, 12h, forever.")]
@@ -322,6 +325,52 @@ def remove(name: Name, yes: Yes = False) -> None:
             messages = sum(row.messages for row in connection.topic(name).partitions)
             make_sure(f"remove the topic {without_escapes(name)} with {messages} messages")
         console.print(f"{name} removed with {connection.remove_topic(name)} messages")
+
+
+@prepared.command("ls")
+@asking
+def prepared_ls(as_json: AsJson = False) -> None:
+    """List the transactions that are prepared: since when, what they append, and where to."""
+    with client() as connection:
+        rows = _prepared(connection)
+    if as_json:
+        for shard, row in rows:
+            print_json({"shard": shard, **msgspec.to_builtins(row)})
+        return
+    columns = ["xid", "shard", "prepared_at", "messages", "bytes", "topics"]
+    told = [[row.xid, shard, shown_time(row.at), row.messages, row.bytes, ", ".join(row.topics)] for shard, row in rows]
+    print_table(columns, told)
+
+
+@prepared.command("commit")
+@asking
+def prepared_commit(xid: Xid, yes: Yes = False) -> None:
+    """Commit a transaction whose manager does not come back. It asks first, on a terminal."""
+    _decide(xid, commit=True, yes=yes)
+
+
+@prepared.command("rollback")
+@asking
+def prepared_rollback(xid: Xid, yes: Yes = False) -> None:
+    """Roll a transaction back whose manager does not come back. It asks first, on a terminal."""
+    _decide(xid, commit=False, yes=yes)
+
+
+def _prepared(connection: Client) -> list[tuple[int, PreparedRow]]:
+    shards = sorted(int(row["shard"]) for row in connection.status()["shards"])
+    return [(shard, row) for shard in shards for row in connection.prepared(shard)]
+
+
+def _decide(xid: str, *, commit: bool, yes: bool) -> None:
+    what = "commit" if commit else "roll back"
+    with client() as connection:
+        found = next((shard for shard, row in _prepared(connection) if row.xid == xid), None)
+        if found is None:
+            raise fail(f"there is no prepared transaction {xid}: qctl topic prepared ls lists them")
+        if not yes:
+            make_sure(f"{what} the transaction {without_escapes(xid)}")
+        count = connection.decide_prepared(xid, commit=commit, shard=found)
+    console.print(f"{count} messages appended" if commit else "rolled back: nothing is appended")
 
 
 def shown_seconds(value: float) -> str:

@@ -32,6 +32,8 @@ Families = Callable[[View, Request], Awaitable[list[Metric]]]
 
 DAY_S: Final = 86_400.0
 GAUGES: Final = (
+    ("quorate_prepared_transactions", "Transactions in two phases that wait for a decision", "prepared"),
+    ("quorate_prepared_oldest_seconds", "For how long the oldest of them does", "prepared_s"),
     ("quorate_leader", "The node_id that leads; 0: none that is known", "leader_node_id"),
     ("quorate_vote_id", "It rises with each election", "vote_id"),
     ("quorate_committed_records", "The last record that is committed", "committed"),

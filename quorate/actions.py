@@ -234,6 +234,14 @@ TABLE: Final = (
         by_datagram=False,
         level=STREAMS_LEVEL,
     ),
+    Facts(
+        *(Action.PREPARED, "prepared", Right.PRODUCE, About.SHARD),
+        writes=True,
+        is_long=True,
+        is_repeatable=True,
+        by_datagram=False,
+        level=STREAMS_LEVEL,
+    ),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),

@@ -11,7 +11,7 @@ from quorate.calls import Ask
 from quorate.payload import Encoder
 from quorate.protocol import Action
 from quorate.replies import JsonObject
-from quorate.stream_replies import GroupRow, TopicRow
+from quorate.stream_replies import GroupRow, PreparedRow, TopicRow
 from quorate.streams import EARLIEST, Appended, Part, Start, TopicOptions, TopicView
 from quorate.transaction import AsyncTransaction
 
@@ -129,6 +129,16 @@ class AsyncTopicCalls:
     async def remove_topic(self, topic: str) -> int:
         """As `Client.remove_topic`."""
         return await self._do(streams.retired(topic, "remove"))
+
+    # -- transactions in two phases, as MetaQ's clients ask for them ---------------------------------------------
+
+    async def prepared(self, shard: int = 0) -> list[PreparedRow]:
+        """As `Client.prepared`."""
+        return await self._do(streams.prepared(shard))
+
+    async def decide_prepared(self, xid: str, *, commit: bool, shard: int = 0) -> int:
+        """As `Client.decide_prepared`."""
+        return await self._do(streams.decide(xid, shard, commit=commit))
 
     # -- groups ------------------------------------------------------------------------------------------------
 

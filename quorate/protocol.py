@@ -64,6 +64,7 @@ class Action(IntEnum):
     GROUP = 29
     COMMIT = 30
     TRANSACTION = 31
+    PREPARED = 32
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -136,6 +137,8 @@ class ErrorWord:
     SEVERAL_SHARDS: Final = "several_shards"
     CLOSED: Final = "closed"
     NOT_ACCEPTED: Final = "not_accepted"
+    TRANSACTION_EXISTS: Final = "transaction_exists"
+    NO_SUCH_TRANSACTION: Final = "no_such_transaction"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -193,6 +196,8 @@ Attribute = Annotated[str, Meta(max_length=ATTRIBUTE_MAX)]
 """At most so many characters, whatever they are: MetaQ's clients send any."""
 
 Flag = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+XID_MAX: Final = 600
+Xid = Annotated[str, Meta(min_length=1, max_length=XID_MAX)]
 FILTERS_MAX: Final = 100
 """Groups of a topic that have a filter; and values in one."""
 
@@ -259,7 +264,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `producer` numbers its appends with `number`. `expected`: the offset that the message is to get. `attribute` goes
     with the message, as does the `flag` of its sender. `max_bytes`: of a read's reply, about. `partitions`, `keep_s`,
     `keep_bytes`, `keep_for_groups`, `keep_for_groups_bytes`, `accept_append`, `accept_read`, `closed` and `filters` are
-    a topic's settings. `force`: also where somebody reads. `fresh`: the leader answers a read.
+    a topic's settings. `force`: also where somebody reads. `fresh`: the leader answers a read. `xid` names a
+    transaction that is prepared, and decided about later.
     """
 
     action: Integer
@@ -353,6 +359,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     accept_read: bool | None = None
     closed: Annotated[list[PartitionIndex], Meta(max_length=PARTITIONS_MAX)] | None = None
     filters: Filters | None = None
+    xid: Xid | None = None
 
 
 class TransactionRequest(Request):
@@ -453,16 +460,6 @@ class KeptReply(Reply, kw_only=True):
 
     duplicate: bool | None = None
     duplicates: list[int] | None = None
-
-
-class MoveReply(Reply):
-    """Of move: how many messages are in another queue now, and how many that were looked at stayed, with the `reason`
-    of the first of them. `next`: what to ask for `after`, where there are more than could be looked at.
-    """
-
-    moved: int
-    stayed: int
-    next: str | None = None
 
 
 class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):

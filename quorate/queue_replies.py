@@ -127,3 +127,13 @@ class ListReply(Reply, kw_only=True):
     sums: list[Any] | None = None
     partial: bool = False
     missing_shards: list[int] | None = None
+
+
+class MoveReply(Reply):
+    """Of move: how many messages are in another queue now, and how many that were looked at stayed, with the `reason`
+    of the first of them. `next`: what to ask for `after`, where there are more than could be looked at.
+    """
+
+    moved: int
+    stayed: int
+    next: str | None = None

@@ -104,6 +104,23 @@ class TransactionReply(Reply, kw_only=True):
     duplicate: bool | None = None
 
 
+class PreparedRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A prepared transaction: since when (Unix seconds), how many messages it appends, of how many bytes, to which
+    topics."""
+
+    xid: str
+    at: float
+    messages: int
+    bytes: int
+    topics: list[str]
+
+
+class PreparedReply(Reply, kw_only=True):
+    """The reply to prepared list: the oldest first."""
+
+    prepared: list[PreparedRow]
+
+
 class ConflictReply(Reply, kw_only=True):
     """The refusal of an append that was to get another offset. `next`: which one the next message gets."""
 

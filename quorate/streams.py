@@ -12,7 +12,7 @@ from quorate.errors import QuorateError, RefusedError
 from quorate.messages import checked_headers
 from quorate.payload import Encoder, from_wire, to_wire
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
-from quorate.stream_replies import GroupRow, MetaqGroupRow, PartitionRow, TopicRow
+from quorate.stream_replies import GroupRow, MetaqGroupRow, PartitionRow, PreparedRow, TopicRow
 
 T = TypeVar("T")
 
@@ -227,6 +227,18 @@ def topic(name: str, command: str, **fields: Any) -> Ask[TopicView]:
 def retired(name: str, command: str, **fields: Any) -> Ask[int]:
     """Trim, or remove, a topic: how many messages are gone."""
     return Ask(Action.TOPIC, {"topic": name, "command": command, **fields}, lambda reply: int(reply["retired"]))
+
+
+def prepared(shard: int) -> Ask[list[PreparedRow]]:
+    """List a shard's prepared transactions."""
+    fields = {"command": "list", "shard": shard}
+    return Ask(Action.PREPARED, fields, lambda reply: msgspec.convert(reply["prepared"], list[PreparedRow]))
+
+
+def decide(xid: str, shard: int, *, commit: bool) -> Ask[int]:
+    """Commit a prepared transaction, or roll it back: how many messages are appended."""
+    fields = {"command": "commit" if commit else "rollback", "shard": shard, "xid": xid}
+    return Ask(Action.PREPARED, fields, lambda reply: int(reply.get("count") or 0))
 
 
 def topic_rows(reply: Reply) -> tuple[list[TopicRow], str | None]:

@@ -10,7 +10,7 @@ from quorate.calls import Ask
 from quorate.payload import Encoder
 from quorate.protocol import Action
 from quorate.replies import JsonObject
-from quorate.stream_replies import GroupRow, TopicRow
+from quorate.stream_replies import GroupRow, PreparedRow, TopicRow
 from quorate.streams import EARLIEST, Appended, Part, Start, TopicOptions, TopicView
 from quorate.topic_reader import TopicReader
 from quorate.transaction import Transaction
@@ -167,6 +167,19 @@ class TopicCalls:
     def remove_topic(self, topic: str) -> int:
         """Remove a topic, its messages and its groups; returns how many messages it had."""
         return self._do(streams.retired(topic, "remove"))
+
+    # -- transactions in two phases, as MetaQ's clients ask for them ---------------------------------------------
+
+    def prepared(self, shard: int = 0) -> list[PreparedRow]:
+        """Return a shard's transactions that are prepared and not decided, the oldest first."""
+        return self._do(streams.prepared(shard))
+
+    def decide_prepared(self, xid: str, *, commit: bool, shard: int = 0) -> int:
+        """Commit a prepared transaction, or roll it back, in the place of its transaction manager.
+
+        Returns how many messages it appends. Raises `RefusedError` (`no_such_transaction`).
+        """
+        return self._do(streams.decide(xid, shard, commit=commit))
 
     # -- groups ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from storage.entry import StoredEntry
 from storage.entry_codec import encode
 from storage.kinds import messages_of
 from storage.message import Made, Message, weight
-from storage.records import Append, Members, Offsets, Retire
+from storage.records import Append, Members, Offsets, Prepare, Retire
 
 SMALL_ENTRY_RECORDS: Final = 100
 RECORD_BYTES: Final = 400
@@ -82,6 +82,8 @@ def _size(record: Made) -> int:
         return weight(record) + RECORD_BYTES
     if type(record) is _Append:
         return appended_bytes(record) + RECORD_BYTES
+    if isinstance(record, Prepare):
+        return record.data_bytes + RECORD_BYTES * (1 + len(record.puts))
     if isinstance(record, (Retire, Offsets)):
         return RECORD_BYTES + ITEM_BYTES * len(record.partitions)
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

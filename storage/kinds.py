@@ -14,6 +14,7 @@ from storage.records import (
     Clear,
     Configure,
     Confirm,
+    Decide,
     Deliver,
     DropGroup,
     DropTopic,
@@ -25,6 +26,7 @@ from storage.records import (
     Move,
     Offsets,
     Position,
+    Prepare,
     Produce,
     Record,
     Release,
@@ -205,6 +207,8 @@ KINDS: Final = (
     _of_topics(DropTopic, "drop_topic"),
     _of_topics(Offsets, "set_offsets"),
     _of_topics(DropGroup, "drop_group"),
+    _of_topics(Prepare, "prepare", hidden=("puts",)),
+    _of_topics(Decide, "decide"),
 )
 """Every kind, in the order of its number in the log."""
 

@@ -456,6 +456,50 @@ class DropGroup(msgspec.Struct, array_like=True, tag=22, gc=False, forbid_unknow
     group: str
 
 
+class Put(msgspec.Struct, array_like=True, gc=False):
+    """A message that is to be appended when its transaction is decided: its fields are an `Append`'s."""
+
+    topic: str
+    number: int
+    partition: int
+    data: bytes
+    encoding: int
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    attribute: str | None = None
+    flag: int = 0
+
+
+class Prepare(msgspec.Struct, array_like=True, tag=23, gc=False, forbid_unknown_fields=True):
+    """A transaction is prepared (XA): what it appends stays, and is seen by nobody, until a `Decide` of its `xid`.
+
+    It may be about several topics: `queue` is empty. `at`: when (Unix seconds). Whoever decides appends `puts` in the
+    same entry.
+    """
+
+    queue: str
+    xid: str
+    at: float
+    puts: list[Put]
+
+    @property
+    def data_bytes(self) -> int:
+        """Count what its clients have given it."""
+        size = 0
+        for one in self.puts:
+            size += len(one.data) + 4 * len(one.attribute or "")
+            size += 4 * sum([len(name) + len(text) for name, text in (one.headers or {}).items()])
+        return size
+
+
+class Decide(msgspec.Struct, array_like=True, tag=24, gc=False, forbid_unknown_fields=True):
+    """A prepared transaction is committed, or rolled back. `queue` is empty."""
+
+    queue: str
+    xid: str
+    commits: bool
+
+
 class ReaderPosition(NamedTuple):
     """Where a reader is: it has all records up to `upto`, as it said at `at` (Unix seconds)."""
 
@@ -485,12 +529,17 @@ Change = (
     | DropTopic
     | Offsets
     | DropGroup
+    | Prepare
+    | Decide
 )
 """A record that produces no message of a queue."""
 
 Record = Produce | Change
 OfTopic = Topic | Append | Retire | DropTopic | Offsets | DropGroup
 """A record about a topic: its `queue` is the topic's name, its `number` the topic's."""
+
+OfPrepared = Prepare | Decide
+"""A record about a prepared transaction."""
 
 Moving = Bury | Move
 Removal = Take | Confirm | Expire | Clear

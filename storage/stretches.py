@@ -30,11 +30,14 @@ from storage.queue_state import QueueState
 from storage.records import (
     Append,
     Confirm,
+    Decide,
     Deliver,
     DropGroup,
     DropTopic,
     Offsets,
+    OfPrepared,
     OfTopic,
+    Prepare,
     Produce,
     Record,
     Retire,
@@ -58,7 +61,7 @@ _Produce: Final = Produce
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
 _Append: Final = Append
-OF_TOPICS: Final = (Append, Topic, Retire, DropTopic, Offsets, DropGroup)
+OF_TOPICS: Final = (Append, Topic, Retire, DropTopic, Offsets, DropGroup, Prepare, Decide)
 
 _QUEUE_ROWS: Final = {kind.record: kind.rows.queues for kind in KINDS}
 
@@ -161,12 +164,14 @@ class Stretches:
         msg_ids, previous = messages_of(record)
         self._touch_those(msg_ids, previous)
 
-    def _note_topic(self, record: OfTopic) -> None:
+    def _note_topic(self, record: OfTopic | OfPrepared) -> None:
         if type(record) is _Append:
             self._bytes += appended_bytes(record)
             if record.producer is None and record.queue in self._topics:
                 return  # nearly always
             self._topics[record.queue] = None
+        elif isinstance(record, Prepare):
+            self._bytes += record.data_bytes
         for key in keys_of(record):
             self._rows[key] = None
 

@@ -9,6 +9,7 @@ from storage.topic_keys import (
     COUNT_ROW,
     GROUP_ROW,
     NUMBER_BYTES,
+    PREPARED_ROW,
     PRODUCER_ROW,
     TOPIC_ROW,
     group_key,
@@ -17,10 +18,12 @@ from storage.topic_keys import (
 )
 from storage.topic_rows import (
     GroupRow,
+    PreparedRow,
     ProducerRow,
     TopicRow,
     decode_count_row,
     decode_group_row,
+    decode_prepared_row,
     decode_producer_row,
     decode_topic_row,
     encode_topic_row,
@@ -35,10 +38,13 @@ def row_of(topics: Topics, key: bytes) -> bytes | None:
     return None if row is None else encode_topic_row(row)
 
 
-def _row_of(topics: Topics, key: bytes) -> TopicRow | GroupRow | ProducerRow | int | None:
+def _row_of(topics: Topics, key: bytes) -> TopicRow | GroupRow | ProducerRow | PreparedRow | int | None:
     kind = key[:1]
     if kind == COUNT_ROW:
         return topics.next_number
+    if kind == PREPARED_ROW:
+        prepared = topics.prepared.by_key.get(key)
+        return None if prepared is None else PreparedRow(prepared)
     if kind == TOPIC_ROW:
         topic = topics.by_name.get(key[1:].decode())
         return None if topic is None else TopicRow(topic.settings, partition_rows(topic.partitions))
@@ -63,6 +69,7 @@ def all_keys(topics: Topics) -> Iterator[bytes]:
             yield group_key(topic.number, group)
     for at in topics.producers.known:
         yield producer_key(*at)
+    yield from topics.prepared.by_key
 
 
 class Loader:
@@ -96,6 +103,8 @@ class Loader:
             self._topics.enter(topic)
         elif kind == GROUP_ROW:
             self._held.append((int.from_bytes(key[1 : 1 + NUMBER_BYTES], "big"), decode_group_row(content)))
+        elif kind == PREPARED_ROW:
+            self._topics.prepared.put(key, decode_prepared_row(content).prepared)
         elif kind == PRODUCER_ROW:
             self._held.append((int.from_bytes(key[1 : 1 + NUMBER_BYTES], "big"), decode_producer_row(content)))
         else:

@@ -6,8 +6,17 @@ import msgspec
 
 from storage.partition import Partition
 from storage.producers import Seen
-from storage.records import Topic
-from storage.topic_keys import COUNT_ROW, GROUP_ROW, NUMBER_BYTES, PRODUCER_ROW, TOPIC_ROW, topic_key
+from storage.records import Prepare, Topic
+from storage.topic_keys import (
+    COUNT_ROW,
+    GROUP_ROW,
+    NUMBER_BYTES,
+    PREPARED_ROW,
+    PRODUCER_ROW,
+    TOPIC_ROW,
+    prepared_key,
+    topic_key,
+)
 
 
 class PartitionRow(msgspec.Struct, array_like=True, gc=False):
@@ -46,10 +55,17 @@ class ProducerRow(msgspec.Struct, array_like=True, gc=False):
     seen: Seen
 
 
+class PreparedRow(msgspec.Struct, array_like=True):
+    """What LMDB keeps of a prepared transaction."""
+
+    prepared: Prepare
+
+
 encode_topic_row: Final = msgspec.msgpack.Encoder().encode
 decode_topic_row: Final = msgspec.msgpack.Decoder(TopicRow).decode
 decode_group_row: Final = msgspec.msgpack.Decoder(GroupRow).decode
 decode_producer_row: Final = msgspec.msgpack.Decoder(ProducerRow).decode
+decode_prepared_row: Final = msgspec.msgpack.Decoder(PreparedRow).decode
 decode_count_row: Final = msgspec.msgpack.Decoder(int).decode
 
 
@@ -62,6 +78,8 @@ def check_row(key: bytes, content: bytes) -> None:
         fits = key[1 + NUMBER_BYTES :] == decode_group_row(content).group.encode()
     elif kind == PRODUCER_ROW:
         fits = key[1 + NUMBER_BYTES :] == decode_producer_row(content).producer.encode()
+    elif kind == PREPARED_ROW:
+        fits = prepared_key(decode_prepared_row(content).prepared.xid) == key
     else:
         fits = key == COUNT_ROW and decode_count_row(content) > 0
     if not fits:

@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 from storage.blocks import kept_of
 from storage.partition import Partition
+from storage.prepared import Prepared
 from storage.producers import Producers
-from storage.records import Append, DropGroup, DropTopic, Offsets, OfTopic, Retire, Topic
+from storage.records import Append, Decide, DropGroup, DropTopic, Offsets, OfTopic, Prepare, Retire, Topic
 from storage.tails import Group, Tails, TopicState
 from storage.topic_keys import group_key
 from storage.undo import Undo
@@ -40,6 +41,7 @@ class Topics:
         self.next_number = 1
         self.partition_count = self.places = 0
         self.tails = Tails(self.numbers)
+        self.prepared = Prepared()
         self.blocks_end: BlocksEnd | None = None
         self.drops = 0
 
@@ -181,6 +183,14 @@ class Topics:
         self.put_group(topic, record.group, None)
         undo.then(trans_id, lambda: self.put_group(topic, record.group, known))
 
+    def prepare(self, undo: Undo, trans_id: int, record: Prepare) -> None:
+        """Keep a prepared transaction."""
+        self.prepared.prepare(undo, trans_id, record)
+
+    def decide(self, undo: Undo, trans_id: int, record: Decide) -> None:
+        """End a prepared transaction."""
+        self.prepared.decide(undo, trans_id, record)
+
     def put_group(self, topic: TopicState, name: str, group: Group | None) -> None:
         """Have a group of a topic be that; None: not be there."""
         self.places += len(topic.partitions) * ((group is not None) - (name in topic.groups))
@@ -210,6 +220,7 @@ class Topics:
         assert self.places == sum([len(one.partitions) * len(one.groups) for one in self.numbers.values()])
         for partition in every:
             partition.check()
+        assert self.prepared.bytes == sum([one.data_bytes for one in self.prepared.by_key.values()])
         assert self.tails.weight == sum([partition.weight for partition in every])
         assert self.tails.closed_weight == sum([partition.closed_weight for partition in every])
         assert all(number in self.numbers for number, _ in self.producers.known)

@@ -13,7 +13,7 @@
 | PeerRestless | Links | Replicator | links to a node come and go many times a minute |
 | CutPeer | Replicator, Router, ShardNews | Links | what that node says can't be right |
 | Introduce | Replicator | Links, ShardNews | who this node is, whom to keep links to, whom to accept |
-| LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
+| LeaderChanged | Replicator, ShardNews | Router, QueueOwner, Registrar, ShardNews | who leads, and where it is |
 | MembersChanged | Replicator | QueueOwner | how many nodes there are, and what all of them understand |
 | RootSettled | Replicator, ShardNews | ShardNews, Replicator | whom all shards follow: shard 0 says it to the others |
 | Reach | ShardNews | Links | where another shard's leader is |

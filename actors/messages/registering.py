@@ -2,14 +2,13 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| LeaderChanged | Replicator | Registrar | who leads (`actors.messages.peers`) |
 | ReadTree | Registrar | ZooKeeperLane | what stands in ZooKeeper for this shard? |
 | TreeRead | ZooKeeperLane | Registrar | that |
 | Transact | Registrar | ZooKeeperLane | do all of this, or nothing |
 | Transacted | ZooKeeperLane | Registrar | it is done, or was refused, or nobody knows |
 | SessionChanged | ZooKeeperLane | Registrar | ZooKeeper can be reached, or not |
 | ReadGroups | Registrar | ZooKeeperLane | where are MetaQ's groups in these topics? |
-| GroupsRead | ZooKeeperLane | Registrar, and it the QueueOwner | that |
+| GroupsRead | ZooKeeperLane | Registrar, QueueOwner | that; the Registrar passes it on |
 """
 
 from typing import Literal, NamedTuple

@@ -16,7 +16,8 @@ from actors.queues.message_replies import READY_KEY, key_of, told
 from actors.runtime.work import Steps
 from actors.shard.machine import Machine, ShardContext
 from quorate.actions import Right
-from quorate.protocol import TIME_MAX_S, Action, ErrorWord, MoveReply, done
+from quorate.protocol import TIME_MAX_S, Action, ErrorWord, done
+from quorate.queue_replies import MoveReply
 from storage.live_messages import LiveMessages
 from storage.message import Message, deliveries_in_all, is_of_all
 from storage.message_ids import named

@@ -225,9 +225,12 @@ class Queries(Machine):
         if call.request.action == Action.LIST and Right.LOOK not in call.principal.rights.everywhere:
             return self._listings.ask(call)  # it may not look at all of them any more
         state, counting = self._state, self._ledger.counting
+        prepared = state.topics.prepared
         row = {
             "shard": state.messages.shard,
             "at": sums.at,
+            "prepared": len(prepared),
+            "prepared_s": max(sums.at - prepared.oldest_at, 0.0) if len(prepared) else 0.0,
             "queues": len(state.queues),
             "data_bytes": state.data_bytes,
             "waiting_consumers": len(self._delivery.lines),

@@ -5,7 +5,7 @@ kazoo's words of four letters are not used: servers have them switched off.
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pykka
@@ -51,6 +51,11 @@ class ZooKeeperLane(BlockingActor):
         self._registrar = registrar
         self._client: Any = None
         self._session = 0
+        self._handlers: dict[type, Callable[[Any], TreeRead | Transacted | GroupsRead]] = {
+            ReadTree: self._read,
+            Transact: self._transact,
+            ReadGroups: self._read_groups,
+        }
 
     def on_start(self) -> None:
         """Begin to connect."""
@@ -77,20 +82,17 @@ class ZooKeeperLane(BlockingActor):
             self._registrar.tell(SessionChanged(self._session, fault))
 
     def on_receive(self, message: Any) -> None:
-        """Do it. Whatever kazoo raises says that it was not, or that nobody knows: it ends no worker."""
+        """Do it. Whatever kazoo raises says that it was not done, or that nobody knows: it ends no worker."""
         try:
-            if isinstance(message, ReadTree):
-                self._registrar.tell(self._read(message))
-            elif isinstance(message, Transact):
-                self._registrar.tell(self._transact(message))
-            elif isinstance(message, ReadGroups):
-                self._registrar.tell(GroupsRead(message.serial, self._groups(message)))
+            answer = self._handlers[type(message)](message)
         except Exception as error:
             log.debug("ZooKeeper: %r", error)
-            if isinstance(message, ReadTree):
-                self._registrar.tell(TreeRead(message.serial, {}, {}, _shown(error)))
-            elif isinstance(message, Transact):
-                self._registrar.tell(Transacted(message.serial, fault=_shown(error)))
+            fault = str(error) or type(error).__name__  # many of kazoo's have no text
+            if isinstance(message, ReadGroups):
+                return  # it is asked again
+            is_read = isinstance(message, ReadTree)
+            answer = TreeRead(message.serial, {}, {}, fault) if is_read else Transacted(message.serial, fault=fault)
+        self._registrar.tell(answer)
 
     def _read(self, message: ReadTree) -> TreeRead:
         for folder in (*message.folders, message.nodes[0].rpartition("/")[0]):
@@ -128,6 +130,9 @@ class ZooKeeperLane(BlockingActor):
         return Transacted(message.serial, conflict=any(isinstance(one, Exception) for one in results))
 
     # -- MetaQ's groups --------------------------------------------------------------------------------------------
+
+    def _read_groups(self, message: ReadGroups) -> GroupsRead:
+        return GroupsRead(message.serial, self._groups(message))
 
     def _groups(self, message: ReadGroups) -> dict[str, list[MetaqGroupRow]]:
         found: dict[str, list[MetaqGroupRow]] = {}
@@ -183,8 +188,3 @@ def _place(name: str, offset: Node | None, owner: Node | None) -> MetaqPlace:
         msg_id, position = "0", said
     reader = None if owner is None else owner.data.decode("utf-8", "replace")[:255]
     return MetaqPlace(int(name.rpartition("-")[2]), int(position) if position.isdigit() else 0, int(msg_id), 0, reader)
-
-
-def _shown(error: BaseException) -> str:
-    """Show an error: many of kazoo's have no text."""
-    return str(error) or type(error).__name__

@@ -9,6 +9,7 @@ from actors.streams.committing import Committing
 from actors.streams.coordinator import Coordinator
 from actors.streams.grouping import Grouping
 from actors.streams.places import Finder
+from actors.streams.preparing import Preparing
 from actors.streams.reading import Reading
 from actors.streams.topic_admin import TopicAdmin
 from actors.streams.transactions import Transacting
@@ -28,6 +29,7 @@ def shard_machines(context: ShardContext) -> list[Machine]:
     consuming = next(machine for machine in of_queues if isinstance(machine, Consuming))
     consuming.also_cancels += [reading.cancel, grouping.cancel]
     writing = Writing(context, producing)
+    preparing = Preparing(context, writing)
     machines = [
         *of_queues,
         TopicAdmin(context, finder, coordinator, reading, grouping),
@@ -35,5 +37,6 @@ def shard_machines(context: ShardContext) -> list[Machine]:
         reading,
         grouping,
         committing,
+        preparing,
     ]
-    return [*machines, Transacting(context, delivery, producing, writing, machines)]
+    return [*machines, Transacting(context, delivery, producing, writing, preparing, machines)]

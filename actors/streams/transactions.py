@@ -19,6 +19,7 @@ from actors.queues.named_messages import NamedMessages
 from actors.queues.producing import Producing
 from actors.shard.machine import Machine, ShardContext
 from actors.shard.savepoint import Savepoint
+from actors.streams.preparing import Preparing, refused_operation
 from actors.streams.writing import Writing
 from quorate.actions import OF_TRANSACTIONS
 from quorate.protocol import (
@@ -53,6 +54,7 @@ class Transacting(Machine):
         delivery: Delivery,
         producing: Producing,
         writing: Writing,
+        preparing: Preparing,
         machines: list[Machine],
     ) -> None:
         self._ledger = context.ledger
@@ -61,6 +63,7 @@ class Transacting(Machine):
         self._delivery = delivery
         self._producing = producing
         self._writing = writing
+        self._preparing = preparing
         table = {action: does for machine in machines for action, does in machine.actions().items()}
         self._does = {int(action): table[action] for action in OF_TRANSACTIONS}
 
@@ -76,12 +79,14 @@ class Transacting(Machine):
         if ledger.level < STREAMS_LEVEL:
             reason = f"a transaction needs feature level {STREAMS_LEVEL}, and the cluster has {ledger.level}"
             return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+        if request.xid is not None:
+            return self._preparing.prepare(call, request, request.xid)
         numbered = [(index, one) for index, one in enumerate(request.operations) if _is_numbered(one)]
         twice = _twice(numbered)
         if twice is not None:
             index, fault = twice
             refused = refusal(request.operations[index], ErrorWord.FIELD, fault)
-            return ledger.answer_when_committed(call, _refused(request, index, refused))
+            return ledger.answer_when_committed(call, refused_operation(request, index, refused))
         if numbered and self._is_repeated(call, request, numbered):
             return self._answer_again(call, request)
         replies, is_done = self._try(call, request)
@@ -165,7 +170,7 @@ class Transacting(Machine):
         msg_id, live = refused.msg_id, self._ledger.state.messages
         if refused.error == ErrorWord.DUPLICATE_KEY and msg_id is not None and live.get(msg_id) is None:
             refused.msg_id, refused.reason = None, "the message of an operation before has the key"
-        return _refused(request, index, refused)
+        return refused_operation(request, index, refused)
 
     # -- before it is begun ------------------------------------------------------------------------------------
 
@@ -226,16 +231,3 @@ def _twice(numbered: list[tuple[int, Request]]) -> tuple[int, str] | None:
 
 def _is_numbered(operation: Request) -> bool:
     return operation.action == Action.APPEND and operation.producer is not None and operation.number is not None
-
-
-def _refused(request: TransactionRequest, index: int, refused: Reply) -> TransactionReply:
-    """Say which operation was refused, and why."""
-    return TransactionReply(
-        action=request.action,
-        code=Code.ERROR,
-        seq=request.seq,
-        error=refused.error,
-        reason=f"operations[{index}]: {refused.reason}",
-        index=index,
-        refused=refused,
-    )

@@ -88,7 +88,7 @@ class Writing(Machine):
             missing = "producer" if request.producer is None else "number"
             self._ledger.refuse_field(call, missing, "is missing: producer and number stand together")
             return
-        items = self._items(call)
+        items = self.items(call)
         if items is not None:
             self._append(call, topic, items)
 
@@ -114,13 +114,13 @@ class Writing(Machine):
                 return
         if any(one is not None for one in (request.producer, request.number, request.partition, request.expected)):
             call.request = replace(request, producer=None, number=None, partition=None, expected=None)  # append's
-        items = self._items(call)
+        items = self.items(call)
         if items is not None:
             self._append(call, topic, items)
 
     # -- what is to be appended --------------------------------------------------------------------------------
 
-    def _items(self, call: Call) -> list[Item] | None:
+    def items(self, call: Call) -> list[Item] | None:
         """Read the messages of a request; None if it was refused."""
         request = call.request
         if request.messages is None:
@@ -159,7 +159,7 @@ class Writing(Machine):
         flag = outer.flag if one.flag is None else one.flag
         return Item(data, encoding, key, headers or None, attribute, (flag or 0) & ~HAS_ATTRIBUTE)
 
-    def _places(self, call: Call, topic: TopicState, items: list[Item]) -> list[int] | None:
+    def places(self, call: Call, topic: TopicState, items: list[Item]) -> list[int] | None:
         """Say to which partition each message goes; None if it was refused."""
         request, count, settings = call.request, len(topic.partitions), topic.settings
         named = request.partition
@@ -199,7 +199,7 @@ class Writing(Machine):
             if serial <= last_serial(seen):
                 self._answer_again(call, topic, items, runs_of(seen, serial))
                 return
-        places = self._places(call, topic, items)
+        places = self.places(call, topic, items)
         if places is None or not self._is_expected(call, topic, places) or not self._has_room(call, items):
             return
         if producer is not None and len({*places}) > 1 and any(item.key is None for item in items):

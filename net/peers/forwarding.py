@@ -24,7 +24,6 @@ from quorate.protocol import (
     DeliveredReply,
     KeptReply,
     LeaderReply,
-    MoveReply,
     PeekReply,
     ProduceItem,
     RedirectReply,
@@ -35,7 +34,7 @@ from quorate.protocol import (
     TransactionRequest,
     name_fault,
 )
-from quorate.queue_replies import ListReply, MonitorReply, SettingsReply
+from quorate.queue_replies import ListReply, MonitorReply, MoveReply, SettingsReply
 from quorate.request_faults import group_fault, group_name_fault, headers_fault, operations_fault
 from quorate.stream_replies import (
     AppendReply,
@@ -43,6 +42,7 @@ from quorate.stream_replies import (
     ConflictReply,
     GoneReply,
     GroupReply,
+    PreparedReply,
     RawReadReplyWithFrames,
     ReadReply,
     TopicListReply,
@@ -61,7 +61,7 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
     *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply, KeptReply),
     *(AppendReply, ReadReply, RawReadReplyWithFrames, GoneReply, ConflictReply, TopicReply, TopicListReply),
-    *(GroupReply, CommitReply, TransactionReply),
+    *(GroupReply, CommitReply, TransactionReply, PreparedReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -98,7 +98,7 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     """Pack a call as it is sent to another node."""
     if isinstance(request, TransactionRequest):
         operations = [ForwardedOperation(*_packed(one)) for one in request.operations]
-        plain = Request(request.action, seq=request.seq, patience=request.patience)
+        plain = Request(request.action, seq=request.seq, patience=request.patience, xid=request.xid)
         return ForwardedCall(serial, client, reply_bytes_max, plain, [], principal, operations)
     return ForwardedCall(serial, client, reply_bytes_max, *_packed(request), principal)
 
@@ -140,7 +140,7 @@ def unpacked_request(call: ForwardedCall) -> Request | None:
     known = [one for one in operations if one is not None]
     if plain.action != Action.TRANSACTION or len(known) < len(operations) or operations_fault(known):
         return None
-    return TransactionRequest(plain.action, seq=plain.seq, patience=plain.patience, operations=known)
+    return TransactionRequest(plain.action, seq=plain.seq, patience=plain.patience, xid=plain.xid, operations=known)
 
 
 def _unpacked(request: Request, payloads: list[bytes | None]) -> Request | None:

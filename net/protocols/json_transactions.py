@@ -19,7 +19,7 @@ from quorate.protocol import BATCH_MAX, NAMED_MAX, Action, ErrorWord, Request, T
 from quorate.request_faults import named_in, operations_fault
 
 OPERATIONS: Final = b'"operations"'
-READ: Final = ("action", "seq", "patience")
+READ: Final = ("action", "seq", "patience", "xid")
 """What else is read of a transaction: all other fields may be there, and mean nothing."""
 
 NOT_SEEN: Final = (0, 0)
@@ -82,7 +82,8 @@ def _judge(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Generat
     if isinstance(done, Fault):
         rest = {"action": outer.action, **({} if outer.seq is None else {"seq": outer.seq})}
         return done._replace(body=_encode(rest))
-    return TransactionRequest(outer.action, seq=outer.seq, patience=outer.patience, operations=done)
+    xid = outer.xid if isinstance(outer, Request) else None
+    return TransactionRequest(outer.action, seq=outer.seq, patience=outer.patience, xid=xid, operations=done)
 
 
 def _judge_each(operations: Raw, limits: RequestLimits, commas: int) -> Generator[None, None, list[Request] | Fault]:

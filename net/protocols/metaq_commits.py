@@ -4,9 +4,16 @@ from typing import Final
 
 from net.protocols.metaq_client import FAILED, OK, Made, MetaqClient, Step
 from net.protocols.metaq_framing import MalformedError, number_in, result
-from net.protocols.metaq_transactions import LOCAL, check_key, not_begun
+from net.protocols.metaq_transactions import LOCAL, Staged, check_key, not_begun, qualifier_of
 from net.protocols.session import Ask, Found, Say
-from quorate.protocol import Action, Code, Reply, TransactionRequest
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, TransactionRequest
+from quorate.stream_replies import PreparedReply
+
+PREPARED: Final = "0"
+READ_ONLY: Final = "3"
+"""What a prepare is answered: XA_OK, and XA_RDONLY of a branch that has ended since it has put nothing."""
+
+PREPARED_TWICE: Final = "XAException:code=-6,msg=Cannot call prepare now."
 
 _OK: Final = int(Code.OK)
 
@@ -17,12 +24,12 @@ def transaction(client: MetaqClient, words: list[str], body: bytes) -> Found | N
     if not 5 <= count <= 7:
         raise MalformedError
     key, kind, opaque = words[1], words[3], number_in(words[count - 1])
-    timeout_s, _qualifier = 0, ""
+    timeout_s, qualifier = 0, ""
     if count == 7:
-        timeout_s, _qualifier = number_in(words[4]), words[5]
+        timeout_s, qualifier = number_in(words[4]), words[5]
     elif count == 6:
         is_timeout = words[4].isascii() and words[4].isdigit()
-        timeout_s, _qualifier = (number_in(words[4]), "") if is_timeout else (0, words[4])
+        timeout_s, qualifier = (number_in(words[4]), "") if is_timeout else (0, words[4])
     if kind not in KINDS or (key == "null" and kind != "RECOVER"):
         raise MalformedError
     if key != "null":
@@ -31,7 +38,7 @@ def transaction(client: MetaqClient, words: list[str], body: bytes) -> Found | N
         return None
     if key.startswith(LOCAL) and kind != "RECOVER":
         return _local(client, key, kind, timeout_s, opaque)
-    return _distributed(client, key, kind, opaque)
+    return _distributed(client, key, kind, (timeout_s, qualifier), opaque)
 
 
 KINDS: Final = frozenset(
@@ -60,11 +67,122 @@ def _local(client: MetaqClient, key: str, kind: str, timeout_s: int, opaque: int
     stats.total["tx_commit"] += 1
     if not staged.puts:
         return Say(result(OK, "", opaque))
-    return Ask(TransactionRequest(Action.TRANSACTION, operations=staged.puts), _Ended(client, opaque))
+    return Ask(TransactionRequest(Action.TRANSACTION, operations=[*staged.puts]), _Ended(client, opaque))
 
 
-def _distributed(client: MetaqClient, key: str, kind: str, opaque: int) -> Found:
-    return Say(result(FAILED, "XAException:code=-3,msg=XA transactions are not supported.", opaque))
+# -- branches of distributed ones --------------------------------------------------------------------------------------
+
+
+def _distributed(client: MetaqClient, key: str, kind: str, asked: tuple[int, str], opaque: int) -> Found:
+    """Begin or end a branch: as long as it is not prepared, the worker has it; then the shard's log."""
+    now, staging, stats = client.listener.monotonic(), client.worker.staging, client.worker.stats
+    timeout_s, qualifier = asked
+    if kind == "FORGET":
+        return Say(result(OK, "", opaque))
+    if kind == "RECOVER":
+        return Ask(_request(client, "list"), _Recovered(client, opaque, qualifier))
+    if kind == "BEGIN":
+        stats.total["tx_xa_begin"] += 1
+        why_not = staging.begin(staging.branches, key, timeout_s, now)
+        return Say(result(OK, "", opaque) if why_not is None else result(FAILED, why_not, opaque))
+    staged = staging.find(staging.branches, key, now)
+    if staged is not None and staged.is_closed:
+        staged = None  # it is being prepared: what is asked now is done behind that
+    if kind == "PREPARE":
+        return _prepare(client, key, staged, opaque)
+    stats.total["tx_rollback" if kind == "ROLLBACK" else "tx_commit"] += 1
+    if staged is None:
+        command = "rollback" if kind == "ROLLBACK" else "commit"
+        return Ask(_request(client, command, key), _Decided(client, opaque, key))
+    if kind == "COMMIT_TWO_PHASE":
+        text = "XAException:code=-6,msg=Cannot do 2 phase commit if the transaction has not been prepared."
+        return Say(result(FAILED, text, opaque))
+    staging.end(staged)
+    if kind == "ROLLBACK" or not staged.puts:
+        return Say(result(OK, "", opaque))
+    return Ask(TransactionRequest(Action.TRANSACTION, operations=[*staged.puts]), _Ended(client, opaque))
+
+
+def _request(client: MetaqClient, command: str, key: str | None = None) -> Request:
+    return Request(Action.PREPARED, command=command, shard=client.listener.shard, xid=key)
+
+
+def _prepare(client: MetaqClient, key: str, staged: Staged | None, opaque: int) -> Found:
+    """Have what a branch has put be kept until it is decided about."""
+    if staged is None:  # unless it is prepared already
+        return Ask(_request(client, "list"), _Looked(client, opaque, key))
+    if not staged.puts:
+        client.worker.staging.end(staged)
+        return Say(result(OK, READ_ONLY, opaque))
+    staged.is_closed = True
+    return Ask(
+        TransactionRequest(Action.TRANSACTION, xid=key, operations=[*staged.puts]), _Prepared(client, opaque, staged)
+    )
+
+
+class _Prepared(Step):
+    """A branch was prepared, or not: then it is open as before."""
+
+    def __init__(self, client: MetaqClient, opaque: int, staged: Staged) -> None:
+        super().__init__(client, opaque)
+        self.staged = staged
+
+    def told(self, reply: Reply) -> Made:
+        """Say so."""
+        self.staged.is_closed = False
+        if reply.code == _OK or reply.error == ErrorWord.TRANSACTION_EXISTS:
+            self.client.worker.staging.end(self.staged)
+        if reply.error == ErrorWord.TRANSACTION_EXISTS:
+            return result(FAILED, PREPARED_TWICE, self.opaque)
+        return result(OK, PREPARED, self.opaque) if reply.code == _OK else self.refused(reply)
+
+
+class _Looked(Step):
+    """It was looked whether a branch that is not open is prepared."""
+
+    def __init__(self, client: MetaqClient, opaque: int, key: str) -> None:
+        super().__init__(client, opaque)
+        self.key = key
+
+    def told(self, reply: Reply) -> Made:
+        """Say so."""
+        if not isinstance(reply, PreparedReply):
+            return self.refused(reply)
+        is_there = any(row.xid == self.key for row in reply.prepared)
+        return result(FAILED, PREPARED_TWICE if is_there else _unknown(self.key), self.opaque)
+
+
+class _Decided(Step):
+    """A prepared branch was committed or rolled back, or there is none."""
+
+    def __init__(self, client: MetaqClient, opaque: int, key: str) -> None:
+        super().__init__(client, opaque)
+        self.key = key
+
+    def told(self, reply: Reply) -> Made:
+        """Say so."""
+        if reply.error == ErrorWord.NO_SUCH_TRANSACTION:
+            return result(FAILED, _unknown(self.key), self.opaque)
+        return result(OK, "", self.opaque) if reply.code == _OK else self.refused(reply)
+
+
+class _Recovered(Step):
+    """The shard has told which branches are prepared. `qualifier`: of one transaction manager; empty: of all."""
+
+    def __init__(self, client: MetaqClient, opaque: int, qualifier: str) -> None:
+        super().__init__(client, opaque)
+        self.qualifier = qualifier
+
+    def told(self, reply: Reply) -> Made:
+        """Say their keys."""
+        if not isinstance(reply, PreparedReply):
+            return self.refused(reply)
+        keys = [row.xid for row in reply.prepared if not self.qualifier or qualifier_of(row.xid) == self.qualifier]
+        return result(OK, "\r\n".join(keys), self.opaque)
+
+
+def _unknown(key: str) -> str:
+    return f"XAException:code=-4,msg={not_begun(key)}"
 
 
 class _Ended(Step):

@@ -158,7 +158,7 @@ def _staged(client: MetaqClient, its: _Put, key: str, body: bytes, flag: int, ch
     now, staging = client.listener.monotonic(), client.worker.staging
     of = client.open if key.startswith(LOCAL) else staging.branches
     staged = staging.find(of, key, now)
-    if staged is None:
+    if staged is None or staged.is_closed:
         return Say(result(FAILED, not_begun(key), its.opaque))
     if its.partition == RANDOM:
         return Say(result(FAILED, f"Invalid partition for transaction command:{its.partition}", its.opaque))

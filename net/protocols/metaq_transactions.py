@@ -40,6 +40,12 @@ def check_key(key: str) -> None:
         raise MalformedError
 
 
+def qualifier_of(key: str) -> str:
+    """Give the transaction manager's name in the key of a branch."""
+    found = _BRANCH.fullmatch(key)
+    return "" if found is None else found[4] or ""
+
+
 def not_begun(key: str) -> str:
     """Say that there is no such transaction."""
     kind = "XA" if key.startswith(BRANCH) else "Local"
@@ -47,9 +53,12 @@ def not_begun(key: str) -> str:
 
 
 class Staged:
-    """An open transaction among those in `of`: its puts, which are requests to append. `until`: when it is over."""
+    """An open transaction among those in `of`: its puts, which are requests to append. `until`: when it is over.
 
-    __slots__ = ("bytes", "key", "of", "puts", "until")
+    `is_closed`: it takes no more puts, since it is being prepared.
+    """
+
+    __slots__ = ("bytes", "is_closed", "key", "of", "puts", "until")
 
     def __init__(self, of: "dict[str, Staged]", key: str, until: float) -> None:
         self.of = of
@@ -57,6 +66,7 @@ class Staged:
         self.until = until
         self.puts: list[Request] = []
         self.bytes = 0
+        self.is_closed = False
 
 
 class Staging:

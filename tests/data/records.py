@@ -8,6 +8,7 @@ from storage.records import (
     Clear,
     Configure,
     Confirm,
+    Decide,
     Deliver,
     DropGroup,
     DropTopic,
@@ -18,7 +19,9 @@ from storage.records import (
     Move,
     Offsets,
     Position,
+    Prepare,
     Produce,
+    Put,
     Record,
     Release,
     Remove,
@@ -81,5 +84,7 @@ def every_kind() -> LogMaker:
         Append("t", 1, 1, 1, b"\x00\xff", Encoding.PLAIN, log.time),
     )
     log.add(Offsets("t", 1, "g", [1], [1], log.time), DropGroup("t", 1, "g"))
+    log.add(Prepare("", "XID:1:a:b:q", log.time, [Put("t", 1, 0, b"x", Encoding.PLAIN)]))
+    log.add(Decide("", "XID:1:a:b:q", False))
     log.add(Retire("t", 1, [1], [1], [24], [log.time]), DropTopic("t", 1))
     return log

@@ -20,7 +20,15 @@ def test_what_needs_space_writes_and_what_looks_does_not() -> None:
 
 def test_the_feature_level_that_an_action_needs_is_that_of_its_record() -> None:
     assert records.BASE_LEVEL == BASE_LEVEL
-    of_topics = (Action.TOPIC, Action.APPEND, Action.READ, Action.GROUP, Action.COMMIT, Action.TRANSACTION)
+    of_topics = (
+        Action.TOPIC,
+        Action.APPEND,
+        Action.READ,
+        Action.GROUP,
+        Action.COMMIT,
+        Action.TRANSACTION,
+        Action.PREPARED,
+    )
     assert dict.fromkeys(of_topics, records.STREAMS_LEVEL) == LATER, "an action of a later level needs its row here"
 
 

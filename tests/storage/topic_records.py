@@ -3,13 +3,26 @@
 from random import Random
 
 from storage.producers import Seen, last_serial
-from storage.records import Append, DropGroup, DropTopic, Encoding, Offsets, OfTopic, Retire, Topic
+from storage.records import (
+    Append,
+    Decide,
+    DropGroup,
+    DropTopic,
+    Encoding,
+    Offsets,
+    OfPrepared,
+    OfTopic,
+    Prepare,
+    Put,
+    Retire,
+    Topic,
+)
 from storage.state import ShardState
 
 NAMES = ["t1", "t2"]
 
 
-def random_record(random: Random, state: ShardState, now: float, size: int = 9) -> OfTopic | None:
+def random_record(random: Random, state: ShardState, now: float, size: int = 9) -> OfTopic | OfPrepared | None:
     """Make the next record about a topic; None: there is nothing to be said."""
     topics = state.topics
     name = random.choice(NAMES)
@@ -17,6 +30,22 @@ def random_record(random: Random, state: ShardState, now: float, size: int = 9) 
     if topic is None:
         return Topic(name, topics.next_number, random.randrange(1, 4), 60.0, 1000)
     kind = random.random()
+    if kind > 0.95:
+        xid = random.choice(["XID:1:aa:bb:q", "XID:1:aa:cc:q", "XID:2:" + "a" * 128 + ":" + "b" * 128 + ":q"])
+        if topics.prepared.find(xid) is not None:
+            return Decide("", xid, random.random() < 0.5)
+        puts = [
+            Put(
+                name,
+                topic.number,
+                0,
+                b"x" * random.randrange(size),
+                Encoding.PLAIN,
+                attribute=random.choice([None, "é"]),
+            )
+            for _ in range(random.randrange(1, 4))
+        ]
+        return Prepare("", xid, now, puts)
     if kind < 0.03:
         return DropTopic(name, topic.number)
     if kind < 0.06:
@@ -86,4 +115,5 @@ def topic_facts(state: ShardState) -> object:
             for name, topic in topics.by_name.items()
         },
         dict(topics.producers.known),
+        topics.prepared.by_key,
     )

@@ -48,6 +48,8 @@ def test_every_kind_of_record_is_read_with_the_right_to_the_log_alone_and_made_b
         "droptopic": {Action.TOPIC},
         "offsets": {Action.GROUP, Action.COMMIT},
         "dropgroup": {Action.GROUP},
+        "prepare": {Action.TRANSACTION},
+        "decide": {Action.PREPARED},
     }
     writing = {action for actions in made_by.values() for action in actions}
     assert {facts.action for facts in TABLE if facts.writes} <= {*writing, Action.TRANSACTION}, "as its operations do"

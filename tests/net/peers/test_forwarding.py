@@ -285,6 +285,7 @@ SAMPLES: dict[str, list[Any]] = {
     **{name: [1] for name in ("expected", "partitions", "keep_s", "keep_bytes", "keep_for_groups_bytes")},
     **{name: [True, False] for name in ("keep_for_groups", "force", "fresh", "accept_append", "accept_read")},
     "flag": [2],
+    "xid": ["XID:1:a:b:q"],
     "closed": [[0]],
     "filters": [{"g": ["a"]}],
     "offset": [1, "earliest", "latest"],

@@ -423,6 +423,129 @@ def test_what_a_pipelining_client_put_in_vain_makes_its_commit_fail(broker: Brok
     assert broker.state.topics.by_name["t"].partitions[0].next == 0, "all of it or nothing"
 
 
+# -- distributed transactions --------------------------------------------------------------------------------------------
+
+XID = "XID:1:0aff:bb01:tm"
+UNKNOWN_XID = f"XAException:code=-4,msg=XA transaction '{XID}' has not been started."
+
+
+def xa(broker: Broker, kind: str, key: str = XID, more: str = "", client: Client | None = None) -> str:
+    return (client or broker.session).say(f"transaction {key} s {kind} {more}1\r\n")
+
+
+def put_in(broker: Broker, data: str, partition: int = 0, key: str = XID) -> str:
+    return broker.say(f"put t {partition} {len(data)} 0 -1 {key} 1\r\n{data}")
+
+
+def ends(broker: Broker) -> list[int]:
+    return [one.next for one in broker.state.topics.by_name["t"].partitions]
+
+
+def test_a_distributed_transaction_is_prepared_and_committed_from_any_connection(broker: Broker) -> None:
+    assert xa(broker, "BEGIN", more="20 ") == xa(broker, "BEGIN") == result(200, "")
+    assert put_in(broker, "a") == result(200, "-1 0 -1")
+    assert put_in(broker, "b", 1).startswith("result 200")
+    assert put_in(broker, "c", 9).startswith("result 500")
+    assert xa(broker, "COMMIT_TWO_PHASE") == result(
+        500, "XAException:code=-6,msg=Cannot do 2 phase commit if the transaction has not been prepared."
+    )
+    assert xa(broker, "PREPARE") == result(200, "0")
+    assert ends(broker) == [0, 0]
+    assert broker.facts.metaq.worker.staging.held == 0
+    assert xa(broker, "PREPARE") == result(500, "XAException:code=-6,msg=Cannot call prepare now.")
+    assert put_in(broker, "late") == result(500, UNKNOWN_XID.removeprefix("XAException:code=-4,msg="))
+    other = broker.client()
+    assert xa(broker, "RECOVER", "null", client=other) == result(200, XID)
+    assert xa(broker, "RECOVER", "null", "tm ", other) == result(200, XID)
+    assert xa(broker, "RECOVER", "null", "else ", other) == result(200, "")
+    before = broker.state.trans_id
+    assert xa(broker, "COMMIT_TWO_PHASE", client=other) == result(200, "")
+    assert ends(broker) == [1, 1]
+    assert broker.state.trans_id == before + 3
+    assert xa(broker, "COMMIT_TWO_PHASE") == result(500, UNKNOWN_XID)
+    assert xa(broker, "RECOVER", "null") == result(200, "")
+    assert broker.replayed().topics.prepared.by_key == {}
+
+
+def test_a_branch_outlives_its_connection_for_a_while_and_may_be_committed_in_one_phase(broker: Broker) -> None:
+    first = broker.client()
+    xa(broker, "BEGIN", client=first)
+    first.say(f"put t 0 1 0 -1 {XID} 1\r\na")
+    first.session.discard()
+    assert xa(broker, "COMMIT_ONE_PHASE") == result(200, "")
+    assert ends(broker) == [1, 0]
+    xa(broker, "BEGIN", more="9 ")
+    put_in(broker, "b")
+    broker.passed_s += 9.1
+    for kind in ("PREPARE", "COMMIT_ONE_PHASE", "COMMIT_TWO_PHASE", "ROLLBACK"):
+        assert xa(broker, kind) == result(500, UNKNOWN_XID), kind
+    xa(broker, "BEGIN")
+    broker.passed_s += 60.1
+    assert xa(broker, "PREPARE") == result(500, UNKNOWN_XID), "a minute, where it says nothing"
+
+
+def test_what_has_put_nothing_ends_when_it_is_prepared_and_rollbacks_leave_nothing(broker: Broker) -> None:
+    before = broker.state.trans_id
+    xa(broker, "BEGIN")
+    assert xa(broker, "PREPARE") == result(200, "3")
+    assert xa(broker, "ROLLBACK") == result(500, UNKNOWN_XID)
+    xa(broker, "BEGIN")
+    put_in(broker, "a")
+    assert xa(broker, "ROLLBACK") == result(200, "")
+    assert broker.state.trans_id == before
+    xa(broker, "BEGIN")
+    put_in(broker, "a")
+    xa(broker, "PREPARE")
+    assert xa(broker, "ROLLBACK") == result(200, "")
+    assert xa(broker, "FORGET") == result(200, "")
+    assert xa(broker, "END") == ""
+    assert ends(broker) == [0, 0]
+
+
+def test_what_comes_behind_a_prepare_that_is_not_answered_yet_is_done_behind_it(broker: Broker) -> None:
+    session = broker.client().session
+    asks = session.receive(
+        f"transaction {XID} s BEGIN 1\r\nput t 0 1 0 -1 {XID} 2\r\na"
+        f"transaction {XID} s PREPARE 3\r\nput t 0 1 0 -1 {XID} 4\r\nb"
+        f"transaction {XID} s ROLLBACK 5\r\n".encode()
+    )
+    codes = [
+        one.data.split()[1]
+        if isinstance(one, Say)
+        else bytes(session.answered(one.request, broker.do(one.request), one.note)).split()[1]  # type: ignore[union-attr,arg-type]
+        for one in asks
+    ]
+    assert codes == [b"200", b"200", b"200", b"500", b"200"]
+    assert broker.state.topics.prepared.by_key == {}
+    assert ends(broker) == [0, 0]
+
+
+def test_a_prepared_transaction_is_committed_whatever_happened_to_its_topics_since(broker: Broker) -> None:
+    broker.ask(Action.TOPIC, command="create", topic="gone", partitions=1)
+    xa(broker, "BEGIN")
+    put_in(broker, "a")
+    broker.say(f"put gone 0 1 0 -1 {XID} 1\r\nb")
+    xa(broker, "PREPARE")
+    broker.ask(Action.TOPIC, command="configure", topic="t", closed=[0], accept_append=False)
+    for command in ("remove", "create"):
+        broker.ask(Action.TOPIC, command=command, topic="gone", partitions=1 if command == "create" else None)
+    assert xa(broker, "COMMIT_TWO_PHASE") == result(200, "")
+    assert ends(broker) == [1, 0]
+    assert broker.state.topics.by_name["gone"].partitions[0].next == 0, "it is another topic of that name"
+
+
+def test_prepared_transactions_are_bounded_and_a_branch_stays_open_where_it_is_not_prepared(broker: Broker) -> None:
+    for number in range(1001):
+        key = f"XID:{number}:aa:bb:tm"
+        xa(broker, "BEGIN", key)
+        put_in(broker, "a", key=key)
+        prepared = xa(broker, "PREPARE", key)
+        assert prepared == result(200, "0") if number < 1000 else prepared.startswith("result 500")
+    assert "limit_reached: 1000 transactions are prepared and not decided" in prepared
+    xa(broker, "ROLLBACK", "XID:0:aa:bb:tm")
+    assert xa(broker, "PREPARE", key) == result(200, "0")
+
+
 # -- refusals and stats ------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from kazoo.exceptions import KazooException
 from bench.metaq_wire import Metaq, MetaqError
 from quorate import Client
 from tests.cluster import Cluster, wait_for
-from tests.node import free_port
+from tests.node import Node, free_port
 from tests.zookeeper import ZooKeeper
 
 KILLS = 3
@@ -192,6 +192,52 @@ def test_nothing_that_was_acknowledged_is_missing_though_leaders_and_zookeeper_a
         both = {one.split(b".")[0] for one in read if one.endswith(b".1")}
         assert all(number + b".0" in {*read} for number in both), "a transaction is there whole"
         wait_for(lambda: is_registered(tree, cluster))
+
+
+def port_of(node: Node) -> int:
+    return int(node.config["listeners"][0]["port"])
+
+
+@pytest.mark.slow(30)
+def test_prepared_transactions_survive_kills_elections_trimming_and_snapshots(tmp_path: Path) -> None:
+    """All decided in the end, half of them each way: each message is there once, or never."""
+    cluster = Cluster(tmp_path, 3, {"queue_log_size": 200})
+    for node in cluster.nodes.values():
+        node.config["listeners"] = [{"protocol": "metaq", "host": "127.0.0.1", "port": free_port()}]
+    cluster.start()
+    keys = [f"XID:1:{number:02x}:bb:tm" for number in range(12)]
+    try:
+        with Client(nodes=[f"127.0.0.1:{node.port}" for node in cluster.nodes.values()], timeout=20) as client:
+            client.create_topic("t", partitions=2)
+            for number, key in enumerate(keys):
+                with Metaq(port_of(cluster.leader())) as metaq:
+                    metaq.transaction(key, "BEGIN")
+                    for part in range(3):
+                        metaq.put("t", b"%d.%d" % (number, part), part % 2, transaction=key)
+                    assert metaq.transaction(key, "PREPARE") == "0"
+                if number % 4 == 3:
+                    leader = cluster.leader()
+                    leader.kill()
+                    wait_for(lambda: len(client.prepared()) == number + 1)  # noqa: B023
+                    for _ in range(6):  # the head of the log goes: it comes back by a snapshot
+                        client.append_many("t", ["x" * 200] * 100, partition=0)
+                    leader.start()
+                    cluster.wait_whole()
+            cluster.kill()
+            for node in cluster.nodes.values():
+                node.start()
+            cluster.wait_whole()
+            follower = cluster.followers()[0]
+            with Metaq(port_of(follower)) as metaq:
+                assert metaq.transaction("null", "RECOVER", "tm").split("\r\n") == keys
+                for number, key in enumerate(keys):
+                    metaq.transaction(key, "COMMIT_TWO_PHASE" if number % 2 else "ROLLBACK")
+                assert metaq.transaction("null", "RECOVER") == ""
+            read = [message.data for message in client.read("t") if not isinstance(message.data, str)]
+            assert sorted(read) == sorted(b"%d.%d" % (number, part) for number in range(1, 12, 2) for part in range(3))
+            assert client.prepared() == []
+    finally:
+        cluster.kill()
 
 
 @pytest.mark.slow(20)

@@ -423,7 +423,7 @@ def test_what_a_pipelining_client_put_in_vain_makes_its_commit_fail(broker: Brok
     assert broker.state.topics.by_name["t"].partitions[0].next == 0, "all of it or nothing"
 
 
-# -- distributed transactions --------------------------------------------------------------------------------------------
+# -- distributed transactions -----------------------------------------------------------------------------------------
 
 XID = "XID:1:0aff:bb01:tm"
 UNKNOWN_XID = f"XAException:code=-4,msg=XA transaction '{XID}' has not been started."

@@ -36,6 +36,7 @@ from storage.state import ShardState
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
 from tests.simulation.world import Clock, SimulatedRuntime, World
+from tests.simulation.zookeeper import ZooKeeper
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 IDLE_QUEUE_S = 15.0
@@ -180,6 +181,7 @@ class ClusterLimits:
     variety: Random | None = None
     flush_interval_s: float | None = None
     lateness: Lateness = field(default_factory=Lateness)
+    zookeeper: ZooKeeper | None = None
 
     def vary(self, seed: int) -> None:
         """In half of the seeds nodes are set differently, and so after a restart; in some they flush now and then.
@@ -298,7 +300,9 @@ class SimulatedNode:
             forward_bytes=limits.forward_bytes,
             frame_bytes_max=limits.frame_bytes_max,
             keyring=network.keyring,
+            registration=None if limits.zookeeper is None else limits.zookeeper.registering(node_id, shard),
         )
+        self.settings.facts.shards = limits.shards
         self.limits = Limits(data_bytes_max=500, idle_queue_s=IDLE_QUEUE_S, settle_piece=[1, 2, 1000][node_id % 3])
         self.request_limits = RequestLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None

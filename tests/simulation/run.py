@@ -43,6 +43,7 @@ from tests.simulation.streamer import (
 )
 from tests.simulation.worker import CANCELLED, Worker
 from tests.simulation.world import World
+from tests.simulation.zookeeper import ZooKeeper
 
 FAULTS_S = 40.0
 RAW_BYTES = 4 << 20
@@ -50,6 +51,8 @@ CALM_S = 400.0
 RIPE_S = 3.0
 DABBLED = "requests with any fields"
 CONVERGED_S = 30.0
+REGISTERED_S = 90.0
+"""A registrar looks once a minute whether all is still there."""
 
 
 @dataclass
@@ -110,6 +113,8 @@ class Run:
             self.limits.frame_bytes_max += RAW_BYTES  # between workers a part of the raw log goes in one
         if self.has_streamers:
             self.limits.frame_bytes_max += BLOCK_BYTES + RAW_BYTES
+        if self.has_streamers and Random(seed ^ 0x200).random() < 0.5:
+            self.limits.zookeeper = ZooKeeper(self.world)
         self.network = Network(self.world)
         self.history = History(queues=self.limits.queues)
         self.topic = TopicHistory(self.history.problems)
@@ -165,12 +170,15 @@ class Run:
         for client in [*clients, archive]:
             client.is_stopped = True
         self.faults.end()
+        if self.limits.zookeeper is not None:
+            self.limits.zookeeper.is_calm = True
         world.run_until(world.time + 3)
         self._check_ripe()
         confirmed_before = set(self.history.confirmed)
         drained = Drain(world, self.nodes, self.history, self._has_some)
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
         world.run_until(world.time + CONVERGED_S, self._has_converged)
+        world.run_until(world.time + REGISTERED_S, lambda: not self._unregistered())
         self._check(drained, confirmed_before)
         self._check_workers(workers)
         self._check_archive(archive)
@@ -178,6 +186,7 @@ class Run:
         self._check_gophers()
         self._check_replacers()
         self._check_streamers()
+        self.history.problems += self._unregistered()
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -324,6 +333,19 @@ class Run:
             self.history.problems += problems_of(
                 self.topic, [node for node in nodes if node.node_id not in self.faults.outside]
             )
+
+    def _unregistered(self) -> list[str]:
+        """What does not stand in ZooKeeper as it should: all topics, each at its shard's leader."""
+        zookeeper = self.limits.zookeeper
+        if zookeeper is None:
+            return []
+        within = [node for node in self.nodes if node.node_id not in self.faults.outside]
+        topics: dict[int, dict[str, int]] = {shard: {} for shard in range(self.limits.shards)}
+        for node in within:
+            state = self.observers[node.shard].states.get(node.node_id)
+            for name, topic in {} if state is None else state.topics.by_name.items():
+                topics[node.shard][name] = len(topic.partitions)
+        return zookeeper.problems(within, topics)
 
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""

@@ -3,6 +3,7 @@
 //   PROTOCOL: quorate | disque | gmq | beanstalk | redis (a stream with a consumer group). The work is the same for all of
 //   them: produce, consume, acknowledge, with BATCH messages a request (quorate; disque pipelines so many ADDJOBs).
 //   addjob: ADDJOB alone, BATCH of them pipelined. produce, append: that alone, to a queue, or to a topic that is there.
+//   metaq: MetaQ's put to partition 0 of a topic that is there.
 //   transact: confirm of a message (of those with ids from QUORATE_FIRST_ID on, 1024 apart), two appends to the topic, and
 //   a commit, in one.
 // Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
@@ -27,7 +28,7 @@ typedef struct {
 
 static const char *protocol;
 static char *data, out[OUT_BYTES];
-static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds, is_append, is_transact;
+static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds, is_append, is_transact, is_metaq;
 static long next_id, transactions;
 
 static double now(void) {
@@ -78,6 +79,7 @@ static int redis_command(int n, int count, const char **words) {
 static int request(Client *c) {
   char stream[32];
   sprintf(stream, "bench%d", c->queue);
+  if (is_metaq) return sprintf(out, "put %s 0 %d 0 %d\r\n%s", stream, data_bytes, c->done, data);
   if (is_beanstalk) {
     if (c->step == 0) return sprintf(out, "put 0 0 60 %d\r\n%s\r\n", data_bytes, data);
     return c->step == 1 ? sprintf(out, "reserve-with-timeout 0\r\n") : sprintf(out, "delete %s\r\n", c->ids);
@@ -182,6 +184,13 @@ static int disque_reply(Client *c) {
   return n > 0;
 }
 
+static int metaq_reply(Client *c) {
+  int size = 0;
+  char *end = strstr(c->in, "\r\n");
+  if (!end) return -1;
+  if (sscanf(c->in, "result 200 %d", &size) != 1) die("refused:", c->in);
+  return c->len >= end - c->in + 2 + size ? 1 : -1;
+}
 static int gmq_reply(Client *c) {
   if (c->in[c->len - 1] != '\n') return -1;
   if (!strstr(c->in, "\"error\":null")) die("refused:", c->in);
@@ -209,7 +218,8 @@ int main(int argc, char **argv) {
   is_append = !strcmp(protocol, "append");
   is_transact = !strcmp(protocol, "transact");
   next_id = is_transact ? atol(getenv("QUORATE_FIRST_ID")) : 0;
-  only_adds = is_transact || !strcmp(protocol, "addjob") || !strcmp(protocol, "produce") || is_append;
+  is_metaq = !strcmp(protocol, "metaq");
+  only_adds = is_metaq || is_transact || !strcmp(protocol, "addjob") || !strcmp(protocol, "produce") || is_append;
   is_disque = !strcmp(protocol, "addjob") || !strcmp(protocol, "disque");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
   data_bytes = argc > 6 ? atoi(argv[6]) : 32;
@@ -259,7 +269,7 @@ int main(int argc, char **argv) {
       if (got <= 0) die("closed by", protocol);
       c->len += got;
       c->in[c->len] = 0;
-      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : is_disque ? disque_reply(c) : is_gmq ? gmq_reply(c) : quorate_reply(c);
+      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : is_disque ? disque_reply(c) : is_gmq ? gmq_reply(c) : is_metaq ? metaq_reply(c) : quorate_reply(c);
       if (reply < 0) continue;
       latency[measured++] = now() - c->sent_at;
       c->step = reply && !only_adds ? (c->step + 1) % 3 : 0;

@@ -1,6 +1,7 @@
 """MetaQ's protocol on real nodes, over real sockets."""
 
 import json
+import re
 import socket
 import ssl
 import time
@@ -260,3 +261,13 @@ def test_a_topic_that_is_closed_says_so_to_both(node: Node, metaq: Metaq) -> Non
         assert fails(metaq, "get t g 0 0 100") == (403, "Partition[0-0] has been closed")
         with pytest.raises(RefusedError, match="closed"):
             client.append("t", 1)
+
+
+def test_the_example_of_the_documents_runs(start_node: StartNode, capfd: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "metaq.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    node = start_node(listeners=[listening(auto_create=True)])
+    exec(program.replace("8123", str(port_of(node))), {})
+    put, got = capfd.readouterr().out.splitlines()
+    assert put.startswith("([b'result', b'200'], b'")
+    assert got.endswith("hello')")

@@ -13,10 +13,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from bench.metaq_wire import Metaq, MetaqError
+from bench.zookeeper import ZooKeeper
 from quorate import Client
 from tests.cluster import Cluster, wait_for
 from tests.node import Node, free_port
-from tests.zookeeper import ZooKeeper
 
 KILLS = 3
 """Of leaders; 10 of them, with a hundred thousand messages, are a benchmark's (`bench.metaq`)."""
@@ -27,7 +27,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path / "zookeeper") as server:
+    with ZooKeeper(tmp_path / "zookeeper", free_port()) as server:
         yield server
 
 

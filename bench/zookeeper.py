@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests: that of PySpark's jars, on loopback, with nothing to be asked by words."""
+"""A real ZooKeeper for tests and benchmarks: that of PySpark's jars, on loopback."""
 
 import os
 import signal
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from data.java import java_home
-from tests.node import free_port
 
 JARS: Final = (
     "zookeeper-3.*.jar",
@@ -43,11 +42,11 @@ START_S: Final = 60.0
 
 
 class ZooKeeper:
-    """One server, whose data are in `folder`. `start` it, `kill` it, `start` it again."""
+    """One server on a port, whose data are in `folder`. `start` it, `kill` it, `start` it again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.port = port
         self._log = folder / "zookeeper.log"
         self._settings = folder / "zoo.cfg"
         self._settings.write_text(SETTINGS.format(data=folder / "data", port=self.port))

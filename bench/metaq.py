@@ -31,7 +31,8 @@ PORT: Final = 11_341
 METAQ_PORT: Final = 11_342
 ZOOKEEPER_PORT: Final = 11_343
 CLUSTER_PORT: Final = 11_350
-TOPIC: Final = "bench0"
+FIRST_TOPIC: Final = 200
+TOPIC: Final = f"bench{FIRST_TOPIC}"
 ROUNDS: Final = 5
 KILLS: Final = 10
 MESSAGES: Final = 100_000
@@ -47,7 +48,9 @@ def puts(node: BenchNode, rounds: int) -> None:
     for _ in range(rounds):
         for protocol, figures in found.items():
             before = node.cpu_s()
-            told = load(protocol, METAQ_PORT if protocol == "metaq" else PORT, 64, count, data_bytes=100)
+            told = load(
+                protocol, METAQ_PORT if protocol == "metaq" else PORT, 64, count, data_bytes=100, first=FIRST_TOPIC
+            )
             figures.append((told["rps"], (node.cpu_s() - before) / count * 1e6))
     medians = {name: [statistics.median(one) for one in zip(*figures, strict=True)] for name, figures in found.items()}
     shown = ", ".join(f"{name} {rate:,.0f}/s at {cpu:.1f} us of CPU" for name, (rate, cpu) in medians.items())
@@ -212,8 +215,8 @@ def registered(server: ZooKeeper, tree: Tree, away_s: float) -> None:
         server.start()
         begun = time.perf_counter()
         wait_for(lambda: client.status()["shards"][0]["zookeeper"] == "registered")
-        wait_for(lambda: tree.text("/other/brokers/topics-sub/t999/0-m"))
         took = time.perf_counter() - begun
+        wait_for(lambda: tree.text("/other/brokers/topics-sub/t999/0-m"))
         print(
             f"ZooKeeper killed for {away_s:g} s, {puts:,} puts meanwhile: all is registered {took:.2f} s after its "
             "return (wanted: 5 s)",

@@ -39,6 +39,11 @@ class Tally:
         self.count = 0
         self.value = 0
 
+    def add(self, amount: int) -> None:
+        """Count it once more."""
+        self.count += 1
+        self.value += amount
+
 
 class MetaqStats:
     """Of one worker, which has run since `began`. `total`: by what is counted, since then; `connections`: there are
@@ -48,34 +53,35 @@ class MetaqStats:
         self.began = self._since = began
         self.connections = 0
         self.total = dict.fromkeys((*COUNTED, "tx_begin", "tx_xa_begin", "tx_commit", "tx_rollback"), 0)
-        self._all = {what: Tally() for what in COUNTED}
-        self._of: dict[tuple[str, str], Tally] = {}
+        self._all = _tallies()
+        self._of: dict[str, dict[str, Tally]] = {}
 
     def note(self, what: str, topic: str, amount: int = 1) -> None:
         """Count something of a topic."""
         self.total[what] += amount
-        tally = self._all[what]
-        tally.count += 1
-        tally.value += amount
-        its = self._of.get((what, topic))
+        self._all[what].add(amount)
+        its = self._of.get(topic)
         if its is None:
-            if len(self._of) >= TOPICS_MAX * len(COUNTED):
+            if len(self._of) >= TOPICS_MAX:
                 return
-            its = self._of[(what, topic)] = Tally()
-        its.count += 1
-        its.value += amount
+            its = self._of[topic] = _tallies()
+        its[what].add(amount)
 
     def reset(self, now: float) -> None:
         """Begin anew with what is counted of each topic."""
         self._since = now
-        self._all = {what: Tally() for what in COUNTED}
+        self._all = _tallies()
         self._of.clear()
 
     def lines(self, now: float, topic: str | None = None) -> list[tuple[str, str]]:
         """Say what happened to a topic, or to all."""
         name = "realtime_" if topic is None else "topic_realtime_"
-        tallies = [(what, self._all[what] if topic is None else self._of.get((what, topic))) for what in COUNTED]
-        return [(f"{name}{what}", _shown(tally or Tally(), now - self._since)) for what, tally in tallies]
+        tallies = self._all if topic is None else self._of.get(topic) or _tallies()
+        return [(f"{name}{what}", _shown(tallies[what], now - self._since)) for what in COUNTED]
+
+
+def _tallies() -> dict[str, Tally]:
+    return {what: Tally() for what in COUNTED}
 
 
 def _shown(tally: Tally, seconds: float) -> str:

@@ -143,7 +143,54 @@ def _moves(asked: Asked) -> str:
     return f"{which} of this queue go {f'to {to}' if to else 'back to where they came from'}, undelivered."
 
 
+def _whole(asked: Asked, name: str) -> int:
+    return int(number(asked.fields.get(name, ""), name))
+
+
+async def _close(client: AsyncClient, asked: Asked) -> Done:
+    topic = asked.fields.get("topic", "")
+    view = await client.topic(topic)
+    await client.configure_topic(topic, closed=sorted({*view.closed, _whole(asked, "partition")}))
+    return Done("It is closed: nothing more is appended to it.")
+
+
+async def _open(client: AsyncClient, asked: Asked) -> Done:
+    topic = asked.fields.get("topic", "")
+    view = await client.topic(topic)
+    await client.configure_topic(topic, closed=sorted({*view.closed} - {_whole(asked, "partition")}))
+    return Done("It is open again.")
+
+
+async def _skip(client: AsyncClient, asked: Asked) -> Done:
+    places = await client.reset_group(asked.fields.get("topic", ""), asked.fields.get("group", ""), "latest")
+    return Done(f"It goes on at the end of {len(places):,} partitions.")
+
+
+def _partition(asked: Asked) -> str:
+    return f"partition {asked.fields.get('partition', '')} of the topic {asked.fields.get('topic', '')}"
+
+
+OF_TOPICS: Final = ("topic", "partition", "group")
+"""What names the topic that is acted upon; not asked for."""
+
 ACTS: Final[dict[str, Act]] = {
+    "close": Act(
+        *("Close", lambda asked: f"Nothing more is appended to {_partition(asked)}.", _close),
+        fields=("topic", "partition"),
+    ),
+    "open": Act(
+        *("Open", lambda asked: f"Messages are appended to {_partition(asked)} again.", _open),
+        fields=("topic", "partition"),
+    ),
+    "skip": Act(
+        "Skip to the end",
+        lambda asked: (
+            f"The group {asked.fields.get('group', '')} passes over all that it has not read of the topic "
+            f"{asked.fields.get('topic', '')}. It is refused while members read."
+        ),
+        _skip,
+        fields=("topic", "group"),
+    ),
     "pause": Act("Pause", lambda asked: "Nobody is given a message of it until it is resumed.", _pause),
     "resume": Act("Resume", lambda asked: "Its messages are given out again.", _resume),
     "clear": Act("Clear", lambda asked: "All its messages are lost for good.", _clear, is_grave=True),

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from console import showing
-from console.acting import ACTS, IDS_MAX, OF_MESSAGES, SETTINGS, Asked, carried_out
+from console.acting import ACTS, IDS_MAX, OF_MESSAGES, OF_TOPICS, SETTINGS, Asked, carried_out
 from console.life import life_of, newest_of_key
 from console.logins import LASTS_S, Logins
 from console.topic_pages import topic_page, topics_page
@@ -516,7 +516,7 @@ class Pages:
             raise WrongError(404, f"there is no action {name[:40]!r}")
         if not asked.ids and ("chosen" in asked.fields or name in OF_MESSAGES):
             raise WrongError(400, "No message was chosen.")
-        if not asked.queue and name not in OF_MESSAGES:
+        if not asked.queue and name not in OF_MESSAGES and "topic" not in act.fields:
             raise WrongError(400, "queue is missing")
         counts = await visit.client.monitor(asked.queue) if asked.queue else None
         return self._shown(
@@ -529,6 +529,7 @@ class Pages:
             says=act.says(asked),
             counts=counts,
             problem=problem,
+            of_topics=OF_TOPICS,
             settings={} if counts is None else counts.get("settings", {}),
         )
 

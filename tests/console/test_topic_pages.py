@@ -74,3 +74,29 @@ def test_metrics_tell_of_topics_and_how_far_groups_are_behind(node: Node, consol
         assert line in told, line
     assert "quorate_group_lag_seconds{" in told
     assert "orders" not in console.get("/metrics/topics", pattern="oth*").text
+
+
+def test_partitions_are_closed_and_opened_and_groups_skip_to_the_end(node: Node, console: Console) -> None:
+    with node.client() as client:
+        client.create_topic("orders", partitions=2)
+        client.append_many("orders", [*range(7)], partition=1)
+        client.commit_positions("orders", "billing", {1: 3})
+        page = console.get("/topic", name="orders").text
+        assert "act=close" in page
+        assert "act=skip" in page
+        asked = words(console.get("/act", act="close", topic="orders", partition=1).text)
+        assert "Nothing more is appended to partition 1 of the topic orders" in asked
+        assert client.topic("orders").closed == []
+        assert "It is closed" in console.post("/act", act="close", topic="orders", partition=1).text
+        assert client.topic("orders").closed == [1]
+        assert "act=open" in console.get("/topic", name="orders").text
+        assert "It is open" in console.post("/act", act="open", topic="orders", partition=1).text
+        assert client.topic("orders").closed == []
+        assert "passes over all" in words(console.get("/act", act="skip", topic="orders", group="billing").text)
+        assert "at the end of" in console.post("/act", act="skip", topic="orders", group="billing").text
+        assert client.group("orders", "billing").lag == 0
+        for wrong in (
+            {"act": "close", "topic": "orders", "partition": "x"},
+            {"act": "skip", "topic": "no", "group": "g"},
+        ):
+            assert console.post("/act", **wrong).status == 409

@@ -5,11 +5,12 @@ import subprocess
 
 import pytest
 
+from bench.metaq_wire import Metaq
 from cli.quantities import seconds, size, start
 from tests.cli.test_qctl import QCTL, qctl
 from tests.cluster import wait_for
 from tests.conftest import StartNode
-from tests.node import Node
+from tests.node import Node, free_port
 
 
 @pytest.fixture
@@ -87,6 +88,51 @@ def test_a_group_is_looked_at_set_elsewhere_and_removed(node: Node) -> None:
         assert group("reset", "t", "g", "--to", "latest", "--force").splitlines()[1].split() == ["0", "3"]
         assert "g of t removed" in group("remove", "t", "g", "--force")
         assert "no group" in group("show", "t", "g", code=3)
+
+
+def test_partitions_are_closed_and_groups_get_filters(node: Node) -> None:
+    def topic(*words: object, code: int = 0) -> str:
+        return qctl("topic", *words, "--port", node.port, code=code)
+
+    topic("create", "t", "--partitions", 4)
+    assert "closed partitions: 1, 3" in topic("configure", "t", "--close", 1, "--close", 3)
+    told = topic("configure", "t", "--open", 3, "--filter", "g=red,b*", "--filter", "h=x", "--no-accept-read")
+    assert "closed partitions: 1\n" in told
+    assert "the group g reads red, b*" in told
+    assert "nothing is read" in told
+    assert "the group g" not in topic("configure", "t", "--no-filter", "g", "--accept-read")
+    assert "the group h reads x" in topic("show", "t")
+    for wrong in ("g", "=x", "g="):
+        assert "GROUP=ATTRIBUTE" in topic("configure", "t", "--filter", wrong, code=1)
+    assert "closed: partition 9" in topic("configure", "t", "--close", 9, code=1)
+    assert "is closed" in topic("append", "t", "x", "--partition", 1, code=1)
+    topic("append", "t", "x", "--partition", 0, "--attribute", "red")
+    assert json.loads(topic("read", "t", "--json"))["attribute"] == "red"
+
+
+def test_prepared_transactions_are_decided_by_hand(start_node: StartNode) -> None:
+    port = free_port()
+    node = start_node(listeners=[{"protocol": "metaq", "port": port}])
+
+    def prepared(*words: object, code: int = 0) -> str:
+        return qctl("topic", "prepared", *words, "--port", node.port, code=code)
+
+    with node.client() as client, Metaq(port) as metaq:
+        client.create_topic("t", partitions=1)
+        for number in range(2):
+            key = f"XID:{number}:aa:bb:tm"
+            metaq.transaction(key, "BEGIN")
+            metaq.put("t", b"x", 0, transaction=key)
+            metaq.transaction(key, "PREPARE")
+        rows = [line.split() for line in prepared("ls").splitlines()]
+        assert [row[0] for row in rows] == ["xid", "XID:0:aa:bb:tm", "XID:1:aa:bb:tm"]
+        assert rows[1][-3:] == ["1", "1", "t"]
+        assert json.loads(prepared("ls", "--json").splitlines()[0])["xid"] == "XID:0:aa:bb:tm"
+        assert "--yes does it" in prepared("commit", "XID:0:aa:bb:tm", code=2)
+        assert "1 messages appended" in prepared("commit", "XID:0:aa:bb:tm", "--yes")
+        assert "rolled back" in prepared("rollback", "XID:1:aa:bb:tm", "--yes")
+        assert "there is no prepared transaction" in prepared("commit", "XID:1:aa:bb:tm", "--yes", code=1)
+        assert client.topic("t").partitions[0].next == 1
 
 
 def test_durations_sizes_and_places_are_read_as_people_write_them() -> None:

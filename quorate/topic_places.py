@@ -136,7 +136,9 @@ class Places:
 
     def _has_of(self, index: int) -> bool:
         """Whether a message of the partition is worked on, or waits for that."""
-        return any(one.partition == index for one in (*self._waiting, self._current) if one is not None)
+        return index in self.busy or any(
+            one.partition == index for one in (*self._waiting, self._current) if one is not None
+        )
 
     def take(self) -> TopicMessage | None:
         """Give the next message, if one is there."""

@@ -58,10 +58,11 @@ class TreeRead(msgspec.Struct):
 
 
 class Transact(msgspec.Struct):
-    """Do all of these, in their order, or none."""
+    """Do all of these, in their order, or none. Before that make these folders, where they are not there."""
 
     serial: int
     ops: list[Op]
+    folders: list[str] = []
 
 
 class Transacted(msgspec.Struct):
@@ -80,16 +81,21 @@ class SessionChanged(msgspec.Struct):
 
 
 class ReadGroups(msgspec.Struct):
-    """Look where MetaQ's groups are in these topics; `consumers` is the folder of all groups, `broker` this shard."""
+    """Look where MetaQ's groups are in these topics; `consumers` is the folder of all groups, `broker` this shard.
+
+    Of those `after` that name, in the order of their names, as many as are looked at in one go.
+    """
 
     serial: int
     consumers: str
     broker: int
     topics: list[str]
+    after: str = ""
 
 
 class GroupsRead(msgspec.Struct):
-    """That, by topic."""
+    """That, by topic. `next`: behind which group the rest begins; None: there is none. The QueueOwner gets all."""
 
     serial: int
     groups: dict[str, list[MetaqGroupRow]]
+    next: str | None = None

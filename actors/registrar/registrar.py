@@ -19,15 +19,17 @@ from actors.runtime.loop_actor import LoopActor
 from net.node_facts import NodeFacts
 from quorate.protocol import BATCH_MAX, Action, Code, Reply, Request
 from quorate.shards import shard_of_queue
-from quorate.stream_replies import TopicListReply
+from quorate.stream_replies import MetaqGroupRow, TopicListReply
 
 log = logging.getLogger("quorate.registrar")
 
 TOPICS_S: Final = 1.0
-"""So often it is asked which topics there are."""
+TOPICS_A_S: Final = 500
+"""So often it is asked which topics there are; and where there are many, more seldom: so many a second."""
 
-GROUPS_S: Final = 5.0
-"""So often it is asked where MetaQ's groups are."""
+GROUPS_S: Final = 10.0
+GROUPS_SHARE: Final = 0.03
+"""So often it is looked where MetaQ's groups are; and where there are many, for such a part of the time."""
 
 REGISTERED: Final = "registered"
 REGISTERING: Final = "registering"
@@ -42,6 +44,36 @@ class Asker:
         """Take no answer: the registrar does."""
 
 
+class Groups:
+    """When it is looked where MetaQ's groups are, and what was found. `topics`: in these."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self._found: dict[str, list[MetaqGroupRow]] = {}
+        self._after = ""
+        self._asked_at = self._next_at = 0.0
+
+    def next(self, now: float) -> str | None:
+        """Say behind which group it is looked now; None: not now."""
+        if not self.topics or now < self._next_at:
+            return None
+        self._asked_at, self._next_at = now, now + GROUPS_S  # where no answer comes
+        return self._after
+
+    def read(self, now: float, message: GroupsRead) -> dict[str, list[MetaqGroupRow]] | None:
+        """Take what was found; returns all, where nothing is left to be looked at."""
+        for topic, rows in message.groups.items():
+            self._found.setdefault(topic, []).extend(rows)
+        self._after = message.next or ""
+        rest_s = (now - self._asked_at) / GROUPS_SHARE
+        if message.next is not None:
+            self._next_at = now + rest_s
+            return None
+        self._next_at = now + max(rest_s, GROUPS_S)
+        found, self._found = self._found, {}
+        return found
+
+
 class Registrar(LoopActor[ToRegistrar]):
     """Of one shard's worker. `facts`: what is known of the node, and where it is noted how this stands."""
 
@@ -53,7 +85,8 @@ class Registrar(LoopActor[ToRegistrar]):
         self._leader = LeaderChanged(0, False)
         self._topics: dict[str, TopicFacts] = {}
         self._is_asking = False
-        self._next_topics_at = self._next_groups_at = 0.0
+        self._next_topics_at = 0.0
+        self._groups = Groups()
         self._timer: Timer | None = None
         self._away = ""
         self._has_warned = False
@@ -67,7 +100,7 @@ class Registrar(LoopActor[ToRegistrar]):
             TreeRead: lambda m: self._registration.read(self.runtime.monotonic(), m),
             Transacted: lambda m: self._registration.transacted(self.runtime.monotonic(), m),
             SessionChanged: self._session_changed,
-            GroupsRead: lambda m: self._owner.tell(m),
+            GroupsRead: self._groups_read,
         }
 
     def attach(self, router: Mailbox[ToRouter], owner: Mailbox[ToQueueOwner], lane: Mailbox[ToZooKeeperLane]) -> None:
@@ -115,8 +148,16 @@ class Registrar(LoopActor[ToRegistrar]):
             self._ask_topics(reply.next)
             return
         self._is_asking = False
+        now = self.runtime.monotonic()
+        self._next_topics_at = max(self._next_topics_at, now + len(self._topics) / TOPICS_A_S)
         if place.shard not in (reply.missing_shards or ()):
-            self._registration.topics_are(self.runtime.monotonic(), self._topics)
+            self._registration.topics_are(now, self._topics)
+            self._groups.topics = [*self._topics]
+
+    def _groups_read(self, message: GroupsRead) -> None:
+        whole = self._groups.read(self.runtime.monotonic(), message)
+        if whole is not None:
+            self._owner.tell(GroupsRead(message.serial, whole))
 
     # -- what it does ----------------------------------------------------------------------------------------------
 
@@ -135,10 +176,9 @@ class Registrar(LoopActor[ToRegistrar]):
         asked = registration.next(now)
         if asked is not None:
             self._lane.tell(asked)
-        if registration.is_whole and standing == "leads" and now >= self._next_groups_at and self._topics:
-            self._next_groups_at = now + GROUPS_S
+        if registration.is_whole and standing == "leads" and (groups := self._groups.next(now)) is not None:
             root, shard = registration.place.root, registration.place.shard
-            self._lane.tell(ReadGroups(0, f"{root}/consumers", shard, [*self._topics]))
+            self._lane.tell(ReadGroups(0, f"{root}/consumers", shard, self._groups.topics, groups))
         fault = self._away or registration.fault or ""
         if fault or registration.is_whole:
             self._note(fault)

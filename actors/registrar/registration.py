@@ -22,8 +22,8 @@ All but the first two go with the session of their node. Rules:
 Times are monotonic seconds.
 """
 
+import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
@@ -38,11 +38,20 @@ RETRY_S: Final = 1.0
 SUPERSEDED_S: Final = 10.0
 """After another leader was found to be registered, it is looked whether it still is."""
 
-VERIFY_S: Final = 60.0
+VERIFY_S: Final = 300.0
 """So often it is looked whether all is still there: somebody may take it away by hand."""
+
+LOOKS_MAX: Final = 1000
+"""So many nodes are looked at in one turn; some ms."""
+
+CONFLICTS: Final = 3
+"""So many transactions may be refused, one after the other, before that is a fault: others register meanwhile."""
 
 DOUBT_S: Final = 10.0
 """A follower that knows of no leader stays registered for so long: elections are shorter."""
+
+END: Final = ""
+"""Nothing more is to be changed."""
 
 ANOTHER_CLUSTER: Final = "another cluster is registered there: {} names it; remove that node if that cluster is gone"
 
@@ -64,6 +73,8 @@ class Place(NamedTuple):
     address: str
 
 
+_UNFIT: Final = re.compile("[/\ud800-\uf8ff\ufff0-\U0010ffff]")
+
 Standing = Literal["leads", "follows", "unknown"]
 
 
@@ -81,7 +92,8 @@ class Registration:
         self._cluster_id = self._vote_id = self._led = 0
         self._standing: Standing = "unknown"
         self._topics: dict[str, TopicFacts] | None = None
-        self._wanted: dict[str, bytes] = {}
+        self._plan: Iterator[Op | str | None] | None = None
+        self._conflicts = 0
         self._session = self._serial = 0
         self._seen: TreeRead | None = None
         self._asked: ReadTree | Transact | None = None
@@ -103,8 +115,7 @@ class Registration:
     def topics_are(self, now: float, topics: dict[str, TopicFacts]) -> None:
         """Note which topics the shard has."""
         if topics != self._topics:
-            self._topics = topics
-            self._wanted = {}
+            self._topics, self._plan = topics, None
             self._at = min(self._at, now)
 
     def session(self, now: float, session: int) -> None:
@@ -113,7 +124,7 @@ class Registration:
         self._look_anew(now)
 
     def _look_anew(self, at: float) -> None:
-        self._seen, self._wanted, self.is_whole, self._at = None, {}, False, at
+        self._seen, self._plan, self.is_whole, self._at = None, None, False, at
 
     def read(self, now: float, message: TreeRead) -> None:
         """Note what stands there."""
@@ -123,7 +134,8 @@ class Registration:
         if message.fault is not None:
             self._fail(now, message.fault, RETRY_S)
         else:
-            self._seen, self._verify_at, self.fault = message, now + VERIFY_S, None
+            self._seen, self._plan, self._verify_at = message, None, now + VERIFY_S
+            self.fault = self.fault if self._conflicts >= CONFLICTS else None
 
     def transacted(self, now: float, message: Transacted) -> None:
         """Note what became of a transaction."""
@@ -131,10 +143,16 @@ class Registration:
         if not isinstance(asked, Transact) or message.serial != asked.serial:
             return
         self._asked = None
-        if message.fault is not None or message.conflict:
-            self._fail(now, message.fault or "something else was registered meanwhile", RETRY_S)
+        if message.fault is not None:
+            self._fail(now, message.fault, RETRY_S)
+        elif message.conflict:
+            self._conflicts += 1
+            self._look_anew(now + RETRY_S * (self._conflicts > 1))
+            if self._conflicts >= CONFLICTS:
+                self.fault = "what this node registers is refused again and again: something else writes there"
         elif self._seen is not None:
-            _did(self._seen, asked.ops)
+            self._conflicts, self.fault = 0, None
+            _did(self._seen, asked)
 
     def _fail(self, now: float, fault: str, in_s: float) -> None:
         self._look_anew(now + in_s)
@@ -156,10 +174,13 @@ class Registration:
             names = self._names
             self._asked = ReadTree(self._next_serial(), names.of_broker, names.folders, self._leaves())
             return self._asked
-        ops = self._ops(now, self._seen)
+        ops, folders = self._ops(now, self._seen)
         if ops:
-            self._asked = Transact(self._next_serial(), ops)
-        elif self.fault is None:
+            self._asked = Transact(self._next_serial(), ops, folders)
+        elif self._plan is not None:
+            self._at = now  # it was not all looked at in this turn
+        elif self._seen is not None:  # nothing has failed
+            self._conflicts, self.fault = 0, None
             self.is_whole, self._at = True, self._verify_at
         return self._asked
 
@@ -172,28 +193,44 @@ class Registration:
         names = self._names
         return [names.master, names.slave] if self._led else [names.slave]
 
-    def _ops(self, now: float, seen: TreeRead) -> list[Op]:
-        """Say what is to be done next; nothing, if all is there, or nothing may be done: then `fault` says why."""
+    def _ops(self, now: float, seen: TreeRead) -> tuple[list[Op], list[str]]:
+        """Say what is to be done next, and which folders that needs.
+
+        Nothing: all is there, or nothing may be done, then `fault` says why; or not all was looked at yet, where there
+        is a plan still.
+        """
         names, leads = self._names, self._standing == "leads"
         guard = seen.nodes.get(names.guard)
         vote_id, cluster_id = _read_guard(guard)
         if guard is not None and cluster_id != self._cluster_id:
             self._fail(now, ANOTHER_CLUSTER.format(names.guard), SUPERSEDED_S)
-            return []
+            return [], []
         if leads and vote_id > self._vote_id:
             self._fail(now, "a later leader is registered there", SUPERSEDED_S)
-            return []
+            return [], []
         if leads and (guard is None or vote_id < self._vote_id):
-            return self._claim(seen, guard)
+            return self._claim(seen, guard), []
         if self._standing == "follows" and names.broker not in seen.nodes:
             self._fail(now, "the shard's leader is not registered yet", RETRY_S)
-            return []
-        is_last = guard is not None and vote_id == self._led
-        changes = [*islice(self._changes(seen, takes_away=leads or is_last), OPS_MAX)]
-        if not any(names.is_leaders(op.path) for op in changes) and not leads:
-            return changes
-        assert guard is not None, "who leads has claimed the shard"
-        return [Op("check", names.guard, version=guard.version), *changes] if changes else []
+            return [], []
+        if self._plan is None:
+            self._plan = self._changes(seen, takes_away=leads or (guard is not None and vote_id == self._led))
+        ops: list[Op] = []
+        folders: list[str] = []
+        for _ in range(LOOKS_MAX):
+            one = next(self._plan, END)
+            if one == END:
+                self._plan = None
+                break
+            if isinstance(one, str):
+                folders.append(one)
+            elif one is not None:
+                ops.append(one)
+                if len(ops) >= OPS_MAX:
+                    break
+        if ops and guard is not None and (leads or any(names.is_leaders(op.path) for op in ops)):
+            ops.insert(0, Op("check", names.guard, version=guard.version))
+        return ops, folders
 
     def _claim(self, seen: TreeRead, guard: Node | None) -> list[Op]:
         """Raise the guard, and replace what others left of the broker."""
@@ -203,30 +240,35 @@ class Registration:
         ops.append(Op("create", names.guard, data) if guard is None else Op("set", names.guard, data, guard.version))
         return [*ops, *(op for path, data in self._of_broker().items() for op in _put(seen, path, data))]
 
-    def _changes(self, seen: TreeRead, *, takes_away: bool) -> Iterator[Op]:
-        """Go through what is to be changed. `takes_away`: also of what a leader has registered."""
-        wanted = self._all_wanted()
-        for path, data in wanted.items():
-            topic, _, _leaf = path.rpartition("/")
-            folder, _, name = topic.rpartition("/")
-            known = seen.names.get(folder)
-            if known is not None and name not in known:
-                known.add(name)  # it is made once
-                yield Op("create", topic)
+    def _changes(self, seen: TreeRead, *, takes_away: bool) -> Iterator[Op | str | None]:
+        """Go through what is to be changed; a text is a folder that is to be made, None: nothing is to be done there.
+
+        `takes_away`: also of what a leader has registered.
+        """
+        names, of_broker = self._names, self._of_broker()
+        for path, data in of_broker.items():
             yield from _put(seen, path, data)
-        for path, node in seen.nodes.items():
-            if path in wanted or path in (self._names.broker, self._names.guard):
+        for name, its in (self._topics or {}).items():
+            yield None
+            for folder, leaf, data in self._of_topic(name, its):
+                if name not in seen.names.get(folder, ()):
+                    yield f"{folder}/{name}"
+                yield from _put(seen, f"{folder}/{name}/{leaf}", data)
+        for path, node in [*seen.nodes.items()]:
+            yield None
+            if path in of_broker or path in (names.broker, names.guard) or self._is_wanted(path):
                 continue
-            if not self._names.is_leaders(path) or (takes_away and (node.is_own or self._standing == "leads")):
+            if not names.is_leaders(path) or (takes_away and (node.is_own or self._standing == "leads")):
                 yield Op("delete", path)
 
     # -- what is to be there ---------------------------------------------------------------------------------------
 
-    def _all_wanted(self) -> dict[str, bytes]:
-        if not self._wanted:
-            topics = self._topics or {}
-            self._wanted = {**self._of_broker(), **dict(self._of_topics(topics))}
-        return self._wanted
+    def _is_wanted(self, path: str) -> bool:
+        """Whether a node of a topic is to be there."""
+        folder_of, _, leaf = path.rpartition("/")
+        folder, _, name = folder_of.rpartition("/")
+        its = (self._topics or {}).get(name)
+        return its is not None and any((folder, leaf) == one[:2] for one in self._of_topic(name, its))
 
     def _of_broker(self) -> dict[str, bytes]:
         address, broker = self.place.address.encode(), self._names.broker
@@ -237,19 +279,19 @@ class Registration:
         checksum = crc32(repr(sorted((self._topics or {}).items())).encode())
         return {f"{broker}/master": address, f"{broker}/master_config_checksum": b"%d" % checksum}
 
-    def _of_topics(self, topics: dict[str, TopicFacts]) -> Iterator[tuple[str, bytes]]:
+    def _of_topic(self, name: str, its: TopicFacts) -> Iterator[tuple[str, str, bytes]]:
+        """Give what is to be there of a topic: folder, leaf and data."""
         leads, (all_of, pub, sub) = self._standing == "leads", self._names.folders
         leaf = self._names.master if leads else self._names.slave
-        for name, its in topics.items() if self._standing != "unknown" else ():
-            if not fits_path(name):
-                continue
-            data = b'{"numParts":%d,"broker":"%b"}' % (its.partitions, leaf.encode())
-            if its.accept_read:
-                yield f"{sub}/{name}/{leaf}", data
-            if leads and its.accept_append:
-                yield f"{pub}/{name}/{leaf}", data
-            if leads and (its.accept_append or its.accept_read):
-                yield f"{all_of}/{name}/{leaf}", b"%d" % its.partitions
+        if self._standing == "unknown" or not fits_path(name):
+            return
+        data = b'{"numParts":%d,"broker":"%b"}' % (its.partitions, leaf.encode())
+        if its.accept_read:
+            yield sub, leaf, data
+        if leads and its.accept_append:
+            yield pub, leaf, data
+        if leads and (its.accept_append or its.accept_read):
+            yield all_of, leaf, b"%d" % its.partitions
 
 
 class _Names:
@@ -266,14 +308,15 @@ class _Names:
 
     def is_leaders(self, path: str) -> bool:
         """Whether only a leader registers under that path."""
-        return path.rpartition("/")[2] in (self.master, "master", "master_config_checksum")
+        folder, _, name = path.rpartition("/")
+        if folder == self.broker:
+            return name in ("master", "master_config_checksum")
+        return name == self.master and folder.rpartition("/")[0] in self.folders
 
 
 def fits_path(name: str) -> bool:
-    """Whether a topic's name may be one in a path of ZooKeeper's."""
-    return name not in (".", "..") and not any(
-        one == "/" or "\ud800" <= one <= "\uf8ff" or "\ufff0" <= one <= "\uffff" for one in name
-    )
+    """Whether a topic's name may be one in a path of ZooKeeper's, which looks at UTF-16."""
+    return name not in (".", "..") and not _UNFIT.search(name)
 
 
 def _put(seen: TreeRead, path: str, data: bytes) -> Iterator[Op]:
@@ -288,17 +331,17 @@ def _put(seen: TreeRead, path: str, data: bytes) -> Iterator[Op]:
     yield Op("create", path, data, is_ephemeral=True)
 
 
-def _did(seen: TreeRead, ops: list[Op]) -> None:
+def _did(seen: TreeRead, asked: Transact) -> None:
     """Note that this was done."""
-    for op in ops:
-        folder, _, name = op.path.rpartition("/")
+    for one in asked.folders:
+        folder, _, name = one.rpartition("/")
+        seen.names.setdefault(folder, set()).add(name)
+    for op in asked.ops:
         if op.kind == "delete":
             seen.nodes.pop(op.path, None)
         elif op.kind == "set":
             before = seen.nodes[op.path]
             seen.nodes[op.path] = Node(op.data, before.version + 1, before.is_own)
-        elif op.kind == "create" and folder in seen.names:
-            seen.names[folder].add(name)
         elif op.kind == "create":
             seen.nodes[op.path] = Node(op.data, 0, op.is_ephemeral)
 

@@ -5,12 +5,13 @@ kazoo's words of four letters are not used: servers have them switched off.
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pykka
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.retry import KazooRetry
 
 from actors.messages.mailbox import Mailbox
@@ -34,9 +35,13 @@ SESSION_S: Final = 6.0
 ANSWER_S: Final = 2.0
 """ZooKeeper answers within that, or is taken for away. What was asked may still be done, in its order."""
 
-GROUPS_MAX: Final = 500
-PLACES_MAX: Final = 10_000
-"""So many groups, and places of theirs, are looked at."""
+GROUPS_MAX: Final = 50
+PLACES_MAX: Final = 500
+MEMBERS_MAX: Final = 1000
+"""So many groups, and places of theirs, are looked at in one go; and so many consumers of one."""
+
+OF_PLACES: Final = ("offsets", "owners")
+_NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 log = logging.getLogger("quorate.registrar")
 QUIET: Final = logging.getLogger("quorate.registrar.kazoo")
@@ -112,7 +117,7 @@ class ZooKeeperLane(BlockingActor):
                 data, stat = answer.get(timeout=ANSWER_S)
             except NoNodeError:
                 continue
-            found[path] = Node(data, stat.version, stat.ephemeralOwner == self._session)
+            found[path] = Node(data or b"", stat.version, stat.ephemeralOwner == self._session)
         return found
 
     def _names(self, path: str) -> list[str]:
@@ -123,6 +128,10 @@ class ZooKeeperLane(BlockingActor):
             return []
 
     def _transact(self, message: Transact) -> Transacted:
+        made = [self._client.create_async(folder, b"") for folder in message.folders]
+        for one in made:
+            with contextlib.suppress(NodeExistsError):
+                one.get(timeout=ANSWER_S)
         transaction = self._client.transaction()
         for op in message.ops:
             _add(transaction, op)
@@ -132,35 +141,30 @@ class ZooKeeperLane(BlockingActor):
     # -- MetaQ's groups --------------------------------------------------------------------------------------------
 
     def _read_groups(self, message: ReadGroups) -> GroupsRead:
-        return GroupsRead(message.serial, self._groups(message))
-
-    def _groups(self, message: ReadGroups) -> dict[str, list[MetaqGroupRow]]:
+        """Read some of the groups: others are to be registered meanwhile."""
         found: dict[str, list[MetaqGroupRow]] = {}
         places, wanted = 0, set(message.topics)
-        for group in self._names(message.consumers)[:GROUPS_MAX]:
+        groups = [name for name in self._names(message.consumers) if name > message.after]
+        for count, group in enumerate(groups[:GROUPS_MAX], 1):
             folder = f"{message.consumers}/{group}"
-            members = self._members(f"{folder}/ids")
-            for topic in wanted.intersection(self._names(f"{folder}/offsets")):
-                its = _of_broker(self._names(f"{folder}/offsets/{topic}"), message.broker)
+            topics = wanted.intersection(self._names(f"{folder}/offsets"))
+            members = self._members(f"{folder}/ids") if topics else []
+            for topic in topics:
+                its = _of_broker(self._names(f"{folder}/offsets/{topic}"), message.broker)[:PLACES_MAX]
                 places += len(its)
-                if places > PLACES_MAX:
-                    return found
                 nodes = self._nodes(f"{folder}/{what}/{topic}/{name}" for name in its for what in ("offsets", "owners"))
                 rows = [
-                    _place(
-                        name,
-                        nodes.get(f"{folder}/offsets/{topic}/{name}"),
-                        nodes.get(f"{folder}/owners/{topic}/{name}"),
-                    )
-                    for name in its
+                    _place(name, *[nodes.get(f"{folder}/{what}/{topic}/{name}") for what in OF_PLACES]) for name in its
                 ]
-                row = MetaqGroupRow(group, sum(topic in one for one in members), rows)
-                found.setdefault(topic, []).append(row)
-        return found
+                found.setdefault(topic, []).append(MetaqGroupRow(group, sum(topic in one for one in members), rows))
+            if places >= PLACES_MAX and count < len(groups):
+                return GroupsRead(message.serial, found, group)
+        following = groups[GROUPS_MAX - 1] if len(groups) > GROUPS_MAX else None
+        return GroupsRead(message.serial, found, following)
 
     def _members(self, path: str) -> list[set[str]]:
         """Give the topics of each consumer that is there."""
-        nodes = self._nodes(f"{path}/{name}" for name in self._names(path))
+        nodes = self._nodes(f"{path}/{name}" for name in self._names(path)[:MEMBERS_MAX])
         return [set(node.data.decode("utf-8", "replace").split(",")) for node in nodes.values()]
 
 
@@ -177,14 +181,18 @@ def _add(transaction: Any, op: Op) -> None:
 
 def _of_broker(names: list[str], broker: int) -> list[str]:
     """Give those of the names that are partitions of this broker."""
-    return [name for name in names if name.startswith(f"{broker}-") and name.rpartition("-")[2].isdigit()]
+    begin = f"{broker}-"
+    return [name for name in names if name.startswith(begin) and _NUMBER.fullmatch(name[len(begin) :])]
 
 
 def _place(name: str, offset: Node | None, owner: Node | None) -> MetaqPlace:
-    """Read where a group is in a partition: `id-position`; older consumers say the position alone."""
+    """Read where a group is in a partition: `id-position`; older consumers say the position alone. 0: it is unknown."""
     said = "" if offset is None else offset.data.decode("utf-8", "replace")
-    msg_id, dash, position = said.rpartition("-")
-    if not dash or not msg_id.isdigit():
-        msg_id, position = "0", said
+    msg_id, _, position = said.rpartition("-")
     reader = None if owner is None else owner.data.decode("utf-8", "replace")[:255]
-    return MetaqPlace(int(name.rpartition("-")[2]), int(position) if position.isdigit() else 0, int(msg_id), 0, reader)
+    return MetaqPlace(_number(name.rpartition("-")[2]), _number(position), _number(msg_id), 0, reader)
+
+
+def _number(text: str) -> int:
+    """Read a number of at most 15 digits; 0, where there is none: whoever writes to ZooKeeper may write anything."""
+    return int(text) if _NUMBER.fullmatch(text) else 0

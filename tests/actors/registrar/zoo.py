@@ -45,6 +45,8 @@ class Zoo:
     def transact(self, session: int, asked: Transact) -> Transacted:
         """All of it, or nothing."""
         assert len(asked.ops) <= 310
+        for folder in asked.folders:
+            self.ensure(folder)
         before = dict(self.nodes)
         for op in asked.ops:
             if not self._do(session, op):

@@ -50,6 +50,7 @@ CONFLICTS: Final = 3
 DOUBT_S: Final = 10.0
 """A follower that knows of no leader stays registered for so long: elections are shorter."""
 
+CHECKSUM_MAX: Final = 2**32 - 1
 END: Final = ""
 """Nothing more is to be changed."""
 
@@ -93,7 +94,7 @@ class Registration:
         self._standing: Standing = "unknown"
         self._topics: dict[str, TopicFacts] | None = None
         self._plan: Iterator[Op | str | None] | None = None
-        self._conflicts = 0
+        self._conflicts = self._checksum = 0
         self._session = self._serial = 0
         self._seen: TreeRead | None = None
         self._asked: ReadTree | Transact | None = None
@@ -116,6 +117,7 @@ class Registration:
         """Note which topics the shard has."""
         if topics != self._topics:
             self._topics, self._plan = topics, None
+            self._checksum = sum([crc32(f"{name} {its}".encode()) for name, its in topics.items()]) & CHECKSUM_MAX
             self._at = min(self._at, now)
 
     def session(self, now: float, session: int) -> None:
@@ -276,8 +278,7 @@ class Registration:
             return {f"{broker}/slave{self.place.node_id}": address}
         if self._standing == "unknown":
             return {}
-        checksum = crc32(repr(sorted((self._topics or {}).items())).encode())
-        return {f"{broker}/master": address, f"{broker}/master_config_checksum": b"%d" % checksum}
+        return {f"{broker}/master": address, f"{broker}/master_config_checksum": b"%d" % self._checksum}
 
     def _of_topic(self, name: str, its: TopicFacts) -> Iterator[tuple[str, str, bytes]]:
         """Give what is to be there of a topic: folder, leaf and data."""

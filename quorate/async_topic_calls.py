@@ -99,11 +99,11 @@ class AsyncTopicCalls:
 
     async def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """As `Client.create_topic`."""
-        return await self._do(streams.topic(topic, "create", **options))
+        return await self._do(streams.topic(topic, "create", **streams.checked_options(options)))
 
     async def configure_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """As `Client.configure_topic`."""
-        return await self._do(streams.topic(topic, "configure", **options))
+        return await self._do(streams.topic(topic, "configure", **streams.checked_options(options)))
 
     async def topic(self, topic: str) -> TopicView:
         """As `Client.topic`."""

@@ -82,12 +82,14 @@ class RawReadReplyWithFrames(RawReadReply, kw_only=True):
 class GoneReply(Reply, kw_only=True):
     """The refusal of a read of messages that are not there: not kept any more, or damaged. `next`: where to go on.
 
-    `position`: of that message's frame, where it is known without a look at the disk (bytes).
+    `position`: of that message's frame, where it is known without a look at the disk (bytes). `closed`: see
+    `RawReadReply`.
     """
 
     partition: int
     next: int
     position: int | None = None
+    closed: bool = False
 
 
 class TransactionReply(Reply, kw_only=True):

@@ -229,6 +229,14 @@ def retired(name: str, command: str, **fields: Any) -> Ask[int]:
     return Ask(Action.TOPIC, {"topic": name, "command": command, **fields}, lambda reply: int(reply["retired"]))
 
 
+def checked_options(options: TopicOptions) -> dict[str, Any]:
+    """Give settings of a topic. Raises TypeError for what is none."""
+    for name in options:
+        if name not in TopicOptions.__annotations__:
+            raise TypeError(f"{name!r} is no setting of a topic: {', '.join(TopicOptions.__annotations__)}")
+    return dict(options)
+
+
 def prepared(shard: int) -> Ask[list[PreparedRow]]:
     """List a shard's prepared transactions."""
     fields = {"command": "list", "shard": shard}

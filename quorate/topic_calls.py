@@ -135,11 +135,11 @@ class TopicCalls:
         """Create a topic, with 8 `partitions`, if it is not there. Raises `RefusedError` (`topic_exists`) where it is,
         with other settings.
         """
-        return self._do(streams.topic(topic, "create", **options))
+        return self._do(streams.topic(topic, "create", **streams.checked_options(options)))
 
     def configure_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicView:
         """Change those settings that are given. Partitions are added, never removed; keys go to others then."""
-        return self._do(streams.topic(topic, "configure", **options))
+        return self._do(streams.topic(topic, "configure", **streams.checked_options(options)))
 
     def topic(self, topic: str) -> TopicView:
         """Return a topic's settings, its partitions and its groups."""

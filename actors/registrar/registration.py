@@ -79,6 +79,14 @@ _UNFIT: Final = re.compile("[/\ud800-\uf8ff\ufff0-\U0010ffff]")
 Standing = Literal["leads", "follows", "unknown"]
 
 
+class _Known(NamedTuple):
+    """What this node knows of its shard. `vote_id`: under which it leads; 0: it does not."""
+
+    standing: Standing = "unknown"
+    vote_id: int = 0
+    cluster_id: int = 0
+
+
 class Registration:
     """Of one shard on one node. `fault`: why nothing is registered now, for people; None: all is there, or will be.
 
@@ -90,8 +98,8 @@ class Registration:
         self.fault: str | None = None
         self.is_whole = False
         self._names = _Names(place)
-        self._cluster_id = self._vote_id = self._led = 0
-        self._standing: Standing = "unknown"
+        self._known = _Known()
+        self._led = 0
         self._topics: dict[str, TopicFacts] | None = None
         self._plan: Iterator[Op | str | None] | None = None
         self._conflicts = self._checksum = 0
@@ -104,13 +112,12 @@ class Registration:
 
     def stands(self, now: float, standing: Standing, vote_id: int, cluster_id: int) -> None:
         """Note who leads the shard: this node, under that vote_id, another one, or nobody that is known."""
-        if standing != "leads":
-            vote_id = 0
-        if (standing, vote_id, cluster_id) == (self._standing, self._vote_id, self._cluster_id):
+        known = _Known(standing, vote_id if standing == "leads" else 0, cluster_id)
+        if known == self._known:
             return
-        doubts = standing == "unknown" and self._standing == "follows"
-        self._standing, self._vote_id, self._cluster_id = standing, vote_id, cluster_id
-        self._led = vote_id or self._led
+        doubts = standing == "unknown" and self._known.standing == "follows"
+        self._known = known
+        self._led = known.vote_id or self._led
         self._look_anew(now + DOUBT_S if doubts else now)
 
     def topics_are(self, now: float, topics: dict[str, TopicFacts]) -> None:
@@ -201,18 +208,18 @@ class Registration:
         Nothing: all is there, or nothing may be done, then `fault` says why; or not all was looked at yet, where there
         is a plan still.
         """
-        names, leads = self._names, self._standing == "leads"
+        names, leads = self._names, self._known.standing == "leads"
         guard = seen.nodes.get(names.guard)
         vote_id, cluster_id = _read_guard(guard)
-        if guard is not None and cluster_id != self._cluster_id:
+        if guard is not None and cluster_id != self._known.cluster_id:
             self._fail(now, ANOTHER_CLUSTER.format(names.guard), SUPERSEDED_S)
             return [], []
-        if leads and vote_id > self._vote_id:
+        if leads and vote_id > self._known.vote_id:
             self._fail(now, "a later leader is registered there", SUPERSEDED_S)
             return [], []
-        if leads and (guard is None or vote_id < self._vote_id):
+        if leads and (guard is None or vote_id < self._known.vote_id):
             return self._claim(seen, guard), []
-        if self._standing == "follows" and names.broker not in seen.nodes:
+        if self._known.standing == "follows" and names.broker not in seen.nodes:
             self._fail(now, "the shard's leader is not registered yet", RETRY_S)
             return [], []
         if self._plan is None:
@@ -237,7 +244,7 @@ class Registration:
     def _claim(self, seen: TreeRead, guard: Node | None) -> list[Op]:
         """Raise the guard, and replace what others left of the broker."""
         names = self._names
-        data, address = f"{self._vote_id} {self._cluster_id:x}".encode(), self.place.address.encode()
+        data, address = f"{self._known.vote_id} {self._known.cluster_id:x}".encode(), self.place.address.encode()
         ops = [Op("set" if names.broker in seen.nodes else "create", names.broker, address)]
         ops.append(Op("create", names.guard, data) if guard is None else Op("set", names.guard, data, guard.version))
         return [*ops, *(op for path, data in self._of_broker().items() for op in _put(seen, path, data))]
@@ -260,7 +267,7 @@ class Registration:
             yield None
             if path in of_broker or path in (names.broker, names.guard) or self._is_wanted(path):
                 continue
-            if not names.is_leaders(path) or (takes_away and (node.is_own or self._standing == "leads")):
+            if not names.is_leaders(path) or (takes_away and (node.is_own or self._known.standing == "leads")):
                 yield Op("delete", path)
 
     # -- what is to be there ---------------------------------------------------------------------------------------
@@ -274,17 +281,17 @@ class Registration:
 
     def _of_broker(self) -> dict[str, bytes]:
         address, broker = self.place.address.encode(), self._names.broker
-        if self._standing == "follows":
+        if self._known.standing == "follows":
             return {f"{broker}/slave{self.place.node_id}": address}
-        if self._standing == "unknown":
+        if self._known.standing == "unknown":
             return {}
         return {f"{broker}/master": address, f"{broker}/master_config_checksum": b"%d" % self._checksum}
 
     def _of_topic(self, name: str, its: TopicFacts) -> Iterator[tuple[str, str, bytes]]:
         """Give what is to be there of a topic: folder, leaf and data."""
-        leads, (all_of, pub, sub) = self._standing == "leads", self._names.folders
+        leads, (all_of, pub, sub) = self._known.standing == "leads", self._names.folders
         leaf = self._names.master if leads else self._names.slave
-        if self._standing == "unknown" or not fits_path(name):
+        if self._known.standing == "unknown" or not fits_path(name):
             return
         data = b'{"numParts":%d,"broker":"%b"}' % (its.partitions, leaf.encode())
         if its.accept_read:

@@ -12,7 +12,13 @@ from storage.tails import TopicState
 
 ANY: Final = "*"
 LOOKED_MAX: Final = 1000
-"""So many messages are looked at for one read; a millisecond's work."""
+"""So many messages in memory are looked at for one read; a millisecond's work."""
+
+LOOKED_IN_BLOCKS: Final = 200
+"""The same of those that are read from the disk: for a run of one message all of them are."""
+
+LOOK_BYTES: Final = 400
+"""A message that is looked at costs a turn as much as sending so many bytes."""
 
 
 class Filter:
@@ -29,11 +35,13 @@ class Filter:
 
 
 class Looked(NamedTuple):
-    """What a look at messages gave: those that are accepted, and where the next look begins."""
+    """What a look at messages gave: those that are accepted, and where the next look begins. `looked`: at so
+    many."""
 
     accepted: list[Kept]
     offset: int
     position: int
+    looked: int
 
 
 def filter_of(topic: TopicState, group: str | None) -> Filter | None:
@@ -50,16 +58,17 @@ def look(kept: Iterable[Kept], its: Filter, at: tuple[int, int], bytes_max: int,
     """
     accepted: list[Kept] = []
     offset, position = at
-    size = 0
-    for count, one in enumerate(kept):
+    size = looked = 0
+    for one in kept:
         its_bytes = frame_bytes(one.data, one.attribute)
-        if count and (size + its_bytes > bytes_max or count >= LOOKED_MAX):
+        if looked and (size + its_bytes > bytes_max or looked >= LOOKED_MAX):
             break
         is_accepted = its.accepts(one.attribute)
-        if unbroken and count and is_accepted != bool(accepted):
+        if unbroken and looked and is_accepted != bool(accepted):
             break
         if is_accepted:
             accepted.append(one)
         size += its_bytes
+        looked += 1  # not of the message at which it stops
         offset, position = one.offset + 1, one.position + its_bytes
-    return Looked(accepted, offset, position)
+    return Looked(accepted, offset, position, looked)

@@ -25,7 +25,7 @@ from actors.queues.wait_queues import Waiter, WaitQueues
 from actors.queues.waiting import Waiting
 from actors.shard.machine import ShardContext, WaitingCalls
 from actors.shard.node_view import NodeView
-from actors.streams.filters import LOOKED_MAX, Filter, filter_of, look
+from actors.streams.filters import LOOK_BYTES, LOOKED_IN_BLOCKS, filter_of, look
 from actors.streams.finding import partition_of, topic_of
 from quorate.protocol import PLAIN, Action, Code, ErrorWord, Request, done, refusal
 from quorate.stream_replies import GoneReply, RawReadReplyWithFrames, ReadReply, StreamMessage
@@ -128,7 +128,7 @@ class Reading(Waiting):
         count, size = request.count or COUNT_DEFAULT, _bytes_max(call)
         has_filter = filter_of(topic, request.group) is not None
         if has_filter:  # so much is looked at, whatever of it is accepted
-            count, size = LOOKED_MAX, READ_BYTES_MAX
+            count, size = LOOKED_IN_BLOCKS, READ_BYTES_MAX
         elif request.raw:
             count = request.count or 1 << 30
         return self._disk.ask(
@@ -227,11 +227,16 @@ class Reading(Waiting):
             partition=partition.index,
             next=following,
             position=partition.first_position if following == partition.first else None,
+            closed=self._is_closed(partition),
         )
         if leads(self._view):  # what was let go of may be so by a record that is not committed
             self._ledger.answer_when_committed(call, reply)
         else:
             self._ledger.answer(call, reply)
+
+    def _is_closed(self, partition: Partition) -> bool:
+        topic = self._topics.numbers.get(partition.number)
+        return topic is not None and partition.index in topic.settings.closed
 
     def _answer(
         self,
@@ -245,7 +250,12 @@ class Reading(Waiting):
         request, its = call.request, filter_of(topic, call.request.group)
         if request.raw:
             end = min(offset, partition.settled), partition.settled_position
-            self._tell_raw(call, topic, partition, _framed(call, end, kept, its))
+            if its is not None:
+                looked = look(kept, its, end, READ_BYTES_MAX, unbroken=True)
+                self._room -= looked.looked * LOOK_BYTES
+                kept = looked.accepted
+                end = end if kept else (looked.offset, looked.position)
+            self._tell_raw(call, topic, partition, _framed(call, end, kept))
             return
         messages: list[StreamMessage] = []
         room, count = _bytes_max(call), request.count or COUNT_DEFAULT
@@ -253,6 +263,7 @@ class Reading(Waiting):
         if its is not None:
             looked = look(kept, its, (offset, 0), READ_BYTES_MAX, unbroken=False)
             kept, following = looked.accepted, looked.offset
+            self._room -= looked.looked * LOOK_BYTES
         for one in kept:
             if len(messages) >= count:
                 break
@@ -298,7 +309,7 @@ class Reading(Waiting):
             end=partition.settled,
             first_position=partition.first_position,
             end_position=partition.settled_position,
-            closed=partition.index in topic.settings.closed,
+            closed=self._is_closed(partition),
             frames=found.frames,
         )
         self._ledger.answer(call, reply)
@@ -466,20 +477,14 @@ def _offset_in(request: Request, partition: Partition) -> int | None:
     return partition.first if offset == EARLIEST else partition.settled
 
 
-def _framed(call: Call, at: tuple[int, int], kept: Iterable[Kept], its: Filter | None) -> Frames:
+def _framed(call: Call, at: tuple[int, int], kept: Iterable[Kept]) -> Frames:
     """Make frames of as many of these messages as were asked for, and fit.
 
-    With a filter: of those that it accepts, as far as they follow each other; of none if it does not accept the first,
-    and then offset and position are those of the next that it may accept. `at`: offset and position, if there is none.
+    `at`: where to go on, offset and position, if there is none.
     """
     room = _bytes_max(call)
     offset, position = at
     made: list[bytes] = []
-    if its is not None:
-        looked = look(kept, its, at, READ_BYTES_MAX, unbroken=True)
-        if not looked.accepted:
-            return Frames(looked.offset, looked.position, 0, [])
-        kept = looked.accepted
     for one in kept:
         size = frame_bytes(one.data, one.attribute)
         if made and (size > room or len(made) >= (call.request.count or 1 << 30)):

@@ -15,6 +15,9 @@ FORBIDDEN: Final = 403
 FAILED: Final = 500
 UNAVAILABLE: Final = 503
 
+CHECK: Final = "check"
+"""The command of an append that only asks whether it could be done."""
+
 NAMES_MAX: Final = 1000
 """So many topics' shards are remembered."""
 

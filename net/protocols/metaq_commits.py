@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from net.protocols.metaq_client import FAILED, OK, Made, MetaqClient, Step
+from msgspec.structs import replace
+
+from net.protocols.metaq_client import CHECK, FAILED, LATER, OK, UNAVAILABLE, Made, MetaqClient, Step
 from net.protocols.metaq_framing import MalformedError, number_in, result
 from net.protocols.metaq_transactions import LOCAL, Staged, check_key, not_begun, qualifier_of
 from net.protocols.session import Ask, Found, Say
@@ -14,6 +16,9 @@ READ_ONLY: Final = "3"
 """What a prepare is answered: XA_OK, and XA_RDONLY of a branch that has ended since it has put nothing."""
 
 PREPARED_TWICE: Final = "XAException:code=-6,msg=Cannot call prepare now."
+
+LOOKS_MAX: Final = 1000
+"""So often it is looked whether all puts of a transaction are answered that is committed without waiting for them."""
 
 _OK: Final = int(Code.OK)
 
@@ -55,19 +60,17 @@ def _local(client: MetaqClient, key: str, kind: str, timeout_s: int, opaque: int
         why_not = staging.begin(client.open, key, timeout_s, now)
         return Say(result(OK, "", opaque) if why_not is None else result(FAILED, why_not, opaque))
     staged = staging.find(client.open, key, now)
-    if staged is None:
+    if staged is None or staged.is_sent:
         return Say(result(FAILED, not_begun(key), opaque))
     if kind == "PREPARE":
         text = "XAException:code=-3,msg=Prepare not implemented on Local Transactions."
         return Say(result(FAILED, text, opaque))
-    staging.end(staged)
     if kind == "ROLLBACK":
         stats.total["tx_rollback"] += 1
+        staging.end(staged)
         return Say(result(OK, "", opaque))
     stats.total["tx_commit"] += 1
-    if not staged.puts:
-        return Say(result(OK, "", opaque))
-    return Ask(TransactionRequest(Action.TRANSACTION, operations=[*staged.puts]), _Ended(client, opaque))
+    return _Ended(client, opaque, staged).begin()
 
 
 # -- branches of distributed ones --------------------------------------------------------------------------------------
@@ -86,8 +89,8 @@ def _distributed(client: MetaqClient, key: str, kind: str, asked: tuple[int, str
         why_not = staging.begin(staging.branches, key, timeout_s, now)
         return Say(result(OK, "", opaque) if why_not is None else result(FAILED, why_not, opaque))
     staged = staging.find(staging.branches, key, now)
-    if staged is not None and staged.is_closed:
-        staged = None  # it is being prepared: what is asked now is done behind that
+    if staged is not None and staged.is_sent:
+        staged = None  # it is being prepared, or committed: what is asked now is done behind that
     if kind == "PREPARE":
         return _prepare(client, key, staged, opaque)
     stats.total["tx_rollback" if kind == "ROLLBACK" else "tx_commit"] += 1
@@ -97,10 +100,10 @@ def _distributed(client: MetaqClient, key: str, kind: str, asked: tuple[int, str
     if kind == "COMMIT_TWO_PHASE":
         text = "XAException:code=-6,msg=Cannot do 2 phase commit if the transaction has not been prepared."
         return Say(result(FAILED, text, opaque))
-    staging.end(staged)
-    if kind == "ROLLBACK" or not staged.puts:
+    if kind == "ROLLBACK":
+        staging.end(staged)
         return Say(result(OK, "", opaque))
-    return Ask(TransactionRequest(Action.TRANSACTION, operations=[*staged.puts]), _Ended(client, opaque))
+    return _Ended(client, opaque, staged).begin()
 
 
 def _request(client: MetaqClient, command: str, key: str | None = None) -> Request:
@@ -111,27 +114,82 @@ def _prepare(client: MetaqClient, key: str, staged: Staged | None, opaque: int) 
     """Have what a branch has put be kept until it is decided about."""
     if staged is None:  # unless it is prepared already
         return Ask(_request(client, "list"), _Looked(client, opaque, key))
-    if not staged.puts:
-        client.worker.staging.end(staged)
-        return Say(result(OK, READ_ONLY, opaque))
-    staged.is_closed = True
-    return Ask(
-        TransactionRequest(Action.TRANSACTION, xid=key, operations=[*staged.puts]), _Prepared(client, opaque, staged)
-    )
+    return _Prepared(client, opaque, staged).begin()
 
 
-class _Prepared(Step):
-    """A branch was prepared, or not: then it is open as before."""
+class _Ended(Step):
+    """A transaction is committed: when all its puts are answered, it is one request."""
+
+    xid: str | None = None
+    """Of one that is prepared."""
+
+    nothing = ""
+    """What is said of one that has put nothing."""
 
     def __init__(self, client: MetaqClient, opaque: int, staged: Staged) -> None:
         super().__init__(client, opaque)
         self.staged = staged
+        self.left = LOOKS_MAX
+        self.has_sent = False
+
+    def begin(self) -> Found:
+        """Take no more puts; ask for it, or say that there is nothing to be done."""
+        self.staged.is_closed = True
+        made = self._next()
+        return made if isinstance(made, Ask) else Say(made)
+
+    def _next(self) -> Ask | bytes:
+        staged = self.staged
+        if staged.unchecked:  # what is asked now is answered behind those
+            return Ask(replace(staged.puts[-1], command=CHECK), self)
+        if not staged.puts:
+            self.client.worker.staging.end(staged)
+            return result(OK, self.nothing, self.opaque)
+        staged.is_sent = self.has_sent = True
+        return Ask(TransactionRequest(Action.TRANSACTION, xid=self.xid, operations=[*staged.puts]), self)
 
     def told(self, reply: Reply) -> Made:
-        """Say so."""
-        self.staged.is_closed = False
-        if reply.code == _OK or reply.error == ErrorWord.TRANSACTION_EXISTS:
-            self.client.worker.staging.end(self.staged)
+        """Say that it is done, or why not. What may be asked again leaves it open."""
+        staged, staging = self.staged, self.client.worker.staging
+        if not self.has_sent:
+            self.left -= 1
+            if staged.is_sent or not staging.is_open(staged):  # it was ended twice
+                return result(FAILED, not_begun(staged.key), self.opaque)
+            if not staged.unchecked or self.left:
+                return self._next()
+            staged.is_closed = False
+            return result(UNAVAILABLE, "overloaded: puts of the transaction are not answered yet", self.opaque)
+        staged.is_sent = False
+        if self.stays_open(reply):
+            staged.is_closed = False
+            return self.refused(reply)
+        staging.end(staged)
+        return self.ended(reply)
+
+    def stays_open(self, reply: Reply) -> bool:
+        """Whether nothing was done, and it may be asked again."""
+        return reply.error in LATER
+
+    def ended(self, reply: Reply) -> bytes:
+        """Say how it ended."""
+        return result(OK, "", self.opaque) if reply.code == _OK else self.refused(reply)
+
+
+class _Prepared(_Ended):
+    """A branch is prepared; if it can't be, it is open as before. Where nobody knows, the shard's log does."""
+
+    nothing = READ_ONLY
+
+    def __init__(self, client: MetaqClient, opaque: int, staged: Staged) -> None:
+        super().__init__(client, opaque, staged)
+        self.xid = staged.key
+
+    def stays_open(self, reply: Reply) -> bool:
+        """Whether it is not prepared."""
+        return reply.code != _OK and reply.error not in (ErrorWord.TRANSACTION_EXISTS, ErrorWord.UNKNOWN_OUTCOME)
+
+    def ended(self, reply: Reply) -> bytes:
+        """Say that it is prepared, or was before."""
         if reply.error == ErrorWord.TRANSACTION_EXISTS:
             return result(FAILED, PREPARED_TWICE, self.opaque)
         return result(OK, PREPARED, self.opaque) if reply.code == _OK else self.refused(reply)
@@ -183,11 +241,3 @@ class _Recovered(Step):
 
 def _unknown(key: str) -> str:
     return f"XAException:code=-4,msg={not_begun(key)}"
-
-
-class _Ended(Step):
-    """A transaction was committed, or not."""
-
-    def told(self, reply: Reply) -> Made:
-        """Say so."""
-        return result(OK, "", self.opaque) if reply.code == _OK else self.refused(reply)

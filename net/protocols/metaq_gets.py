@@ -24,7 +24,6 @@ def get(client: MetaqClient, words: list[str], body: bytes) -> Found:
         raise MalformedError
     topic, group, partition = words[1], words[2], number_in(words[3])
     offset, size_max, opaque = number_in(words[4], LONG_MAX), number_in(words[5]), number_in(words[6])
-    client.worker.stats.note(GET, topic)
     its = _Got(client, opaque, topic, partition, offset, size_max)
     if not client.has_topic(topic) or not 0 <= partition < PARTITIONS_MAX:
         return Say(its.missed(its.unknown()))
@@ -41,13 +40,16 @@ def get(client: MetaqClient, words: list[str], body: bytes) -> Found:
 
 
 class _Placed(Step):
-    """Where a position of a partition is was looked up."""
+    """Where a position of a partition is was looked up. `is_get`: a closed partition is refused."""
+
+    is_get = False
 
     def __init__(self, client: MetaqClient, opaque: int, topic: str, partition: int, position: int) -> None:
         super().__init__(client, opaque)
         self.topic = topic
         self.partition = partition
         self.position = position
+        self.is_counted = False
 
     def request(self) -> Request:
         """Make a raw read, which does not say from where on."""
@@ -59,8 +61,15 @@ class _Placed(Step):
 
     def missed(self, text: str) -> bytes:
         """Say that there is nothing."""
-        self.client.worker.stats.note(GET_MISS, self.topic)
+        self.count(is_there=False)
+        self.client.worker.stats.note(GET_MISS, self.topic, is_there=False)
         return result(NOT_FOUND, text, self.opaque)
+
+    def count(self, *, is_there: bool) -> None:
+        """Count it, once."""
+        if not self.is_counted:
+            self.is_counted = True
+            self.client.worker.stats.note(GET if self.is_get else OFFSET, self.topic, is_there=is_there)
 
     def closed(self) -> bytes:
         """Say that the partition is closed."""
@@ -70,6 +79,7 @@ class _Placed(Step):
 
     def not_read(self, reply: Reply) -> Made:
         """Say why nothing was read; or where to go on, where messages are gone."""
+        self.count(is_there=False)
         error = reply.error
         if error in (ErrorWord.NO_SUCH_TOPIC, ErrorWord.IS_A_QUEUE, ErrorWord.WRONG_PARTITION):
             return self.missed(self.unknown())
@@ -77,6 +87,8 @@ class _Placed(Step):
             return self.closed()
         if not isinstance(reply, GoneReply):
             return self.refused(reply)
+        if reply.closed and self.is_get:
+            return self.closed()
         if reply.position is not None:
             return self.go_to(reply.position)
         request = self.request()  # a damaged block: the next message's position is known by reading that
@@ -91,6 +103,8 @@ class _Placed(Step):
 class _Got(_Placed):
     """Messages were read, or not."""
 
+    is_get = True
+
     def __init__(
         self, client: MetaqClient, opaque: int, topic: str, partition: int, position: int, size_max: int
     ) -> None:
@@ -101,6 +115,7 @@ class _Got(_Placed):
         """Send them."""
         if reply.code != _OK or not isinstance(reply, RawReadReplyWithFrames):
             return self.not_read(reply)
+        self.count(is_there=True)
         if reply.closed:
             return self.closed()
         if reply.end_position == 0:
@@ -133,7 +148,6 @@ def offset(client: MetaqClient, words: list[str], body: bytes) -> Found:
     if len(words) != 6:
         raise MalformedError
     topic, partition, position = words[1], number_in(words[3]), number_in(words[4], LONG_MAX)
-    client.worker.stats.note(OFFSET, topic)
     its = _OffsetFound(client, number_in(words[5]), topic, partition, position)
     if not client.has_topic(topic) or not 0 <= partition < PARTITIONS_MAX:
         return Say(its.missed(its.unknown()))
@@ -155,8 +169,7 @@ class _OffsetFound(_Placed):
         """Say where."""
         if reply.code != _OK or not isinstance(reply, RawReadReplyWithFrames):
             return self.not_read(reply)
-        if reply.closed:
-            return self.closed()
+        self.count(is_there=True)
         if reply.end_position == 0:
             return self.missed(self.unknown())
         if self.position >= reply.end_position:

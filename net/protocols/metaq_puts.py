@@ -6,7 +6,7 @@ from zlib import crc32
 from msgspec import Raw
 from msgspec.structs import replace
 
-from net.protocols.metaq_client import FAILED, FORBIDDEN, OK, Made, MetaqClient, Step, code_of
+from net.protocols.metaq_client import CHECK, FAILED, FORBIDDEN, OK, Made, MetaqClient, Step, code_of
 from net.protocols.metaq_framing import MalformedError, number_in, result
 from net.protocols.metaq_stats import MESSAGE_SIZE, PUT, PUT_FAILED
 from net.protocols.metaq_transactions import LOCAL, Staged, check_key, not_begun
@@ -23,9 +23,6 @@ RANDOM: Final = -1
 CRC_MASK: Final = 0x7FFFFFFF
 HAS_ATTRIBUTE: Final = 1
 LENGTH_BYTES: Final = 4
-CHECK: Final = "check"
-"""The command of an append that only asks whether it could be done."""
-
 NOT_ACCEPTED: Final = (ErrorWord.NO_SUCH_TOPIC, ErrorWord.IS_A_QUEUE, ErrorWord.NOT_ACCEPTED)
 
 _APPEND: Final = int(Action.APPEND)
@@ -106,7 +103,7 @@ class _Put(Step):
 
     def failed(self, code: int, detail: str) -> bytes:
         """Say that it was not appended."""
-        self.client.worker.stats.note(PUT_FAILED, self.topic)
+        self.client.worker.stats.note(PUT_FAILED, self.topic, is_there=False)
         return result(code, self.client.broker(self.topic, self.partition) + detail, self.opaque)
 
     def told(self, reply: Reply) -> Made:
@@ -127,6 +124,7 @@ class _Put(Step):
             wanted = Request(Action.TOPIC, topic=self.topic, command="create", partitions=count)
             return Ask(wanted, _Created(self, again))
         if self.staged is not None:
+            self.staged.unchecked -= 1
             self.client.worker.staging.take_back(self.staged, self.asked)
         if reply.error in NOT_ACCEPTED:
             return self.failed(FAILED, self.unknown())
@@ -167,7 +165,8 @@ def _staged(client: MetaqClient, its: _Put, key: str, body: bytes, flag: int, ch
         why_not = staging.why_not(staged, request, client.limits.request_bytes_max, now)
         if why_not is None:
             its.staged = staged
-            return _Checked(its, staging.add(staged, request)).ask()
+            staged.unchecked += 1
+            return _Checked(its, staged, staging.add(staged, request)).ask()
         request = why_not
     return Say(its.failed(FAILED, request))
 
@@ -175,9 +174,10 @@ def _staged(client: MetaqClient, its: _Put, key: str, body: bytes, flag: int, ch
 class _Checked(Step):
     """A put of a transaction could be done, or not. `provisional`: the id that its client gets."""
 
-    def __init__(self, of: _Put, provisional: int) -> None:
+    def __init__(self, of: _Put, staged: Staged, provisional: int) -> None:
         super().__init__(of.client, of.opaque)
         self.of = of
+        self.staged = staged
         self.provisional = provisional
 
     def ask(self) -> Ask:
@@ -189,5 +189,6 @@ class _Checked(Step):
         of = self.of
         if reply.code != _OK:
             return of.not_done(reply, self.ask())
+        self.staged.unchecked -= 1
         of.client.worker.stats.note(PUT, of.topic)
         return result(OK, f"{self.provisional} {of.partition} -1", self.opaque)

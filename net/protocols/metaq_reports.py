@@ -5,7 +5,7 @@ import threading
 from typing import Final
 from zlib import crc32
 
-from net.protocols.metaq_client import FAILED, OK, Made, MetaqClient, Step
+from net.protocols.metaq_client import FAILED, OK, UNAVAILABLE, Made, MetaqClient, Step
 from net.protocols.metaq_framing import result
 from net.protocols.metaq_stats import HELP, text
 from net.protocols.session import Ask, Found, Say
@@ -86,6 +86,8 @@ class _Topics(Step):
                     offsets = "min_offset", row.first_position, "max_offset", row.first_position + row.bytes
                     self.lines.append((name, "part", row.partition, *offsets))
         elif isinstance(reply, TopicListReply):
+            if self.client.listener.shard in (reply.missing_shards or ()):
+                return result(UNAVAILABLE, "no_leader: nobody leads the shard of this port: ask again", self.opaque)
             self.rows += [row for row in reply.topics if self.client.has_topic(row.name)]
             if reply.next is not None and len(self.rows) < LINES_MAX:
                 return self.ask(reply.next)

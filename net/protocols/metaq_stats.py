@@ -56,13 +56,13 @@ class MetaqStats:
         self._all = _tallies()
         self._of: dict[str, dict[str, Tally]] = {}
 
-    def note(self, what: str, topic: str, amount: int = 1) -> None:
-        """Count something of a topic."""
+    def note(self, what: str, topic: str, amount: int = 1, *, is_there: bool = True) -> None:
+        """Count something of a topic; of one that may not be there only in all."""
         self.total[what] += amount
         self._all[what].add(amount)
         its = self._of.get(topic)
         if its is None:
-            if len(self._of) >= TOPICS_MAX:
+            if not is_there or len(self._of) >= TOPICS_MAX:
                 return
             its = self._of[topic] = _tallies()
         its[what].add(amount)

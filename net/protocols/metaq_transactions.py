@@ -55,18 +55,19 @@ def not_begun(key: str) -> str:
 class Staged:
     """An open transaction among those in `of`: its puts, which are requests to append. `until`: when it is over.
 
-    `is_closed`: it takes no more puts, since it is being prepared.
+    `unchecked`: so many of its puts are not answered yet. `is_closed`: it takes no more, since it is being committed or
+    prepared; `is_sent`: the shard has been asked for that.
     """
 
-    __slots__ = ("bytes", "is_closed", "key", "of", "puts", "until")
+    __slots__ = ("bytes", "is_closed", "is_sent", "key", "of", "puts", "unchecked", "until")
 
     def __init__(self, of: "dict[str, Staged]", key: str, until: float) -> None:
         self.of = of
         self.key = key
         self.until = until
         self.puts: list[Request] = []
-        self.bytes = 0
-        self.is_closed = False
+        self.bytes = self.unchecked = 0
+        self.is_closed = self.is_sent = False
 
 
 class Staging:
@@ -129,13 +130,18 @@ class Staging:
         self._provisional -= 1
         return self._provisional
 
+    def is_open(self, staged: Staged) -> bool:
+        """Whether it has not ended."""
+        return staged in self._open
+
     def take_back(self, staged: Staged, put: Request) -> None:
-        """Take a put back that can't be done; not if its transaction has ended by now."""
-        for index, one in enumerate(staged.puts if staged in self._open else ()):
+        """Take a put back that can't be done."""
+        for index, one in enumerate(staged.puts):
             if one is put:
                 del staged.puts[index]
-                staged.bytes -= _size(put)
-                self.held -= _size(put)
+                if staged in self._open:
+                    staged.bytes -= _size(put)
+                    self.held -= _size(put)
                 return
 
     def end(self, staged: Staged) -> None:

@@ -207,3 +207,19 @@ def test_nothing_is_let_go_of_before_it_is_committed() -> None:
     places.let_go()
     assert not places.has
     assert not places.is_to_let_go
+
+
+def test_what_a_filter_lets_nobody_have_is_done_when_nothing_before_it_is_worked_on() -> None:
+    """A worker takes many messages before the first is done; those, it says, are `busy`."""
+    places = Places(EARLIEST, 30.0, 0.0)
+    places.told(Share([0], 1, {0: 0}), 0.0)
+    places.came(0, 0, Part([message_at(0, 0)], 1, 0, 9))
+    places.came(0, 1, Part([], 5, 0, 9))
+    assert places.take() == message_at(0, 0)
+    places.busy.add(0)
+    places.take()
+    places.came(0, 5, Part([], 9, 0, 9))
+    assert 9 not in places.take_done(1.0)[0].values(), "the message is worked on yet"
+    places.busy.clear()
+    places.came(0, 9, Part([], 12, 0, 12))
+    assert places.take_done(2.0)[0] == {0: 12}

@@ -230,6 +230,9 @@ def test_what_can_not_be_asked_is_refused_at_once(node: Node, ask: Callable[[Cli
         client.create_topic("t")
         with pytest.raises(ValueError, match=r"neither|no time zone|partition|0 messages"):
             ask(client)
+        for change in (client.create_topic, client.configure_topic):
+            with pytest.raises(TypeError, match="'offset' is no setting of a topic: partitions, "):
+                change("t", offset=3)  # type: ignore[call-arg]
 
 
 class Leaders(TopicCalls):

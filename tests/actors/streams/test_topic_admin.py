@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.streams.filters import LOOKED_MAX, Filter
+from actors.streams.filters import LOOK_BYTES, LOOKED_MAX, Filter
+from actors.streams.reading import SERVED_BYTES
 from quorate.protocol import Action
 from tests.actors.streams.test_reading import OnDisk
 
@@ -130,3 +131,16 @@ def test_a_read_looks_at_so_many_messages_that_are_not_accepted() -> None:
         shard.ask(Action.APPEND, topic="t", messages=[{"data": "x"}] * 900)
     reply = shard.ask(Action.READ, topic="t", group="g", offset=0)
     assert (reply["messages"], reply["next"]) == ([], LOOKED_MAX)
+
+
+def test_what_is_looked_at_in_vain_is_a_part_of_the_turn() -> None:
+    """Or a message that no group wants would be looked at for all who wait in one turn."""
+    shard = OnDisk(filters={"g": ["a"]})
+    waits = [shard.read(group="g", offset=0, wait=50) for _ in range(60)]
+    append = shard.call(Action.APPEND, topic="t", messages=[{"data": "x"}] * 900)
+    shard.execute([append])
+    shard.commit()
+    told = sum(wait in shard.replies for wait in waits)
+    assert 0 < told <= SERVED_BYTES // (900 * LOOK_BYTES) + 1
+    shard.pass_time(1)
+    assert all(shard.replies[wait]["next"] == 900 for wait in waits)

@@ -105,6 +105,7 @@ MODULES: Final = (
     "actors.queues.showing",
     "actors.shard.node_view",
     "actors.shard.owner_stage",
+    "actors.shard.topic_facts",
     "actors.shard.put_off",
     "actors.shard.savepoint",
     "actors.streams.committing",

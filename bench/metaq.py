@@ -8,6 +8,7 @@ and all of it after ZooKeeper was killed for a while. ZooKeeper is that of PySpa
 
 import argparse
 import json
+import logging
 import statistics
 import tempfile
 import threading
@@ -231,6 +232,7 @@ def _listeners(port: int, server: ZooKeeper | None = None, **more: str) -> str:
 
 def main(rounds: int, count: int, away_s: float) -> None:
     """All of it."""
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # which tells of each try while ZooKeeper is away
     with (
         running_node(PORT, queue_log_size=FULL_RECORDS, listeners=_listeners(METAQ_PORT)) as node,
         Client("127.0.0.1", PORT, timeout=60) as client,

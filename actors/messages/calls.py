@@ -2,8 +2,8 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| Execute | Listener, Registrar, Router | Router, QueueOwner | do these requests, all that one turn read |
-| Answered | QueueOwner, Replicator, Router | Listener, Registrar, Router | these are done: to whom the call names |
+| Execute | Listener, Router | Router, QueueOwner | do these requests, all that one turn read |
+| Answered | QueueOwner, Replicator, Router | Listener, Router | these are done: to whom the call names |
 | ClientGone | Listener, Router | Router, QueueOwner | keep no message waiting for this client |
 | RightsChanged | Listener, Router | Router, QueueOwner | what this client may do has changed |
 | StrangersForwarded | Router | Listener | so many requests of strangers have left for other nodes, or other workers |

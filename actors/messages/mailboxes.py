@@ -116,6 +116,8 @@ from actors.messages.registering import (
     ReadGroups,
     ReadTree,
     SessionChanged,
+    ShardTopics,
+    TellTopics,
     Transact,
     Transacted,
     TreeRead,
@@ -180,6 +182,7 @@ ToQueueOwner = (
     | StateLoaded
     | Stop
     | Undrain
+    | TellTopics
 )
 ToReplicator = (
     Append
@@ -234,5 +237,5 @@ ToCheckpointer = (
 ToBlockReader = Attach | ReadBlocks
 ToDiskLane = FlushFile | RunErrand | SaveIdentity | WriteBytes
 ToStopper = HandedOver
-ToRegistrar = Answered | GroupsRead | LeaderChanged | SessionChanged | Transacted | TreeRead
+ToRegistrar = GroupsRead | LeaderChanged | SessionChanged | ShardTopics | Transacted | TreeRead
 ToZooKeeperLane = ReadGroups | ReadTree | Transact

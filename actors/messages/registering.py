@@ -9,12 +9,15 @@
 | SessionChanged | ZooKeeperLane | Registrar | ZooKeeper can be reached, or not |
 | ReadGroups | Registrar | ZooKeeperLane | where are MetaQ's groups in these topics? |
 | GroupsRead | ZooKeeperLane | Registrar, QueueOwner | that; the Registrar passes it on |
+| TellTopics | Registrar | QueueOwner | which topics has the shard? |
+| ShardTopics | QueueOwner | Registrar | that |
 """
 
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from actors.messages.mailbox import Mailbox
 from quorate.stream_replies import MetaqGroupRow
 
 
@@ -34,6 +37,26 @@ class Op(NamedTuple):
     data: bytes = b""
     version: int = -1
     is_ephemeral: bool = False
+
+
+class TopicFacts(NamedTuple):
+    """Of a topic: how many partitions it has, and what is accepted."""
+
+    partitions: int
+    accept_append: bool = True
+    accept_read: bool = True
+
+
+class ShardTopics(msgspec.Struct):
+    """The shard's topics, as this node knows them."""
+
+    topics: dict[str, TopicFacts]
+
+
+class TellTopics(msgspec.Struct):
+    """Tell them to that one."""
+
+    registrar: Mailbox[ShardTopics]
 
 
 class ReadTree(msgspec.Struct):
@@ -65,11 +88,18 @@ class Transact(msgspec.Struct):
     folders: list[str] = []
 
 
+class Refused(NamedTuple):
+    """The operation that a transaction was refused for, by its path, and why."""
+
+    path: str
+    why: str
+
+
 class Transacted(msgspec.Struct):
-    """What became of it: done, or refused since something stands otherwise (`conflict`), or unknown (`fault`)."""
+    """What became of it: done, or refused since something stands otherwise, or unknown (`fault`)."""
 
     serial: int
-    conflict: bool = False
+    refused: Refused | None = None
     fault: str | None = None
 
 
@@ -94,7 +124,10 @@ class ReadGroups(msgspec.Struct):
 
 
 class GroupsRead(msgspec.Struct):
-    """That, by topic. `next`: behind which group the rest begins; None: there is none. The QueueOwner gets all."""
+    """That, by topic; nothing where ZooKeeper does not answer. The QueueOwner gets all.
+
+    `next`: behind which group the rest begins; None: there is none.
+    """
 
     serial: int
     groups: dict[str, list[MetaqGroupRow]]

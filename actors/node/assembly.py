@@ -228,7 +228,7 @@ def start_shard(
         registering = settings.registration
         registrar = Registrar(runtime, registering.place, settings.facts)
         zookeeper = runtime.start_blocking(registering.lane, *registering.arguments, registrar.mailbox)
-        registrar.attach(router.mailbox, owner.mailbox, zookeeper)
+        registrar.attach(owner.mailbox, zookeeper)
     for disk in (checkpointer, reader):
         disk.tell(Attach(replicator.mailbox, owner.mailbox))
     registrar_ref = None if registrar is None else registrar.mailbox

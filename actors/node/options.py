@@ -146,7 +146,8 @@ _PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*)+", 
 
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
-    return bool(host) and host_fault(host.strip("[]")) is None and port.isascii() and port.isdigit()
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
+    return bool(host) and host_fault(host.strip("[]")) is None and is_port
 
 
 def ports_of(listener: dict[str, Any], shards: int) -> range:

@@ -1,25 +1,29 @@
 """Registrar: keeps a shard registered in ZooKeeper. Decides nothing: `Registration` does.
 
-Which topics there are it asks the shard, as a client does, every few seconds; where MetaQ's groups are, ZooKeeper. That
-ZooKeeper is away is a warning, once, and stops nothing.
+Which topics there are it asks the shard, every few seconds; where MetaQ's groups are, ZooKeeper. That ZooKeeper is away
+is a warning, once, and stops nothing.
 """
 
 import logging
 from typing import Final
 
-from actors.messages.call import Call
-from actors.messages.calls import Answered, Execute
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToQueueOwner, ToRegistrar, ToRouter, ToZooKeeperLane
+from actors.messages.mailboxes import ToQueueOwner, ToRegistrar, ToZooKeeperLane
 from actors.messages.peers import LeaderChanged
-from actors.messages.registering import GroupsRead, ReadGroups, SessionChanged, Transacted, TreeRead
-from actors.registrar.registration import Place, Registration, Standing, TopicFacts
+from actors.messages.registering import (
+    GroupsRead,
+    ReadGroups,
+    SessionChanged,
+    ShardTopics,
+    TellTopics,
+    Transacted,
+    TreeRead,
+)
+from actors.registrar.registration import Place, Registration, Standing
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from net.node_facts import NodeFacts
-from quorate.protocol import BATCH_MAX, Action, Code, Reply, Request
-from quorate.shards import shard_of_queue
-from quorate.stream_replies import MetaqGroupRow, TopicListReply
+from quorate.stream_replies import MetaqGroupRow
 
 log = logging.getLogger("quorate.registrar")
 
@@ -31,17 +35,12 @@ GROUPS_S: Final = 10.0
 GROUPS_SHARE: Final = 0.03
 """So often it is looked where MetaQ's groups are; and where there are many, for such a part of the time."""
 
+GROUPS_MAX: Final = 500
+PLACES_MAX: Final = 20_000
+"""Of a topic so many groups are shown, the first by name, with so many places together."""
+
 REGISTERED: Final = "registered"
 REGISTERING: Final = "registering"
-
-
-class Asker:
-    """The client that the registrar is to its node; it never leaves."""
-
-    has_left = has_ended = is_gone = False
-
-    def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """Take no answer: the registrar does."""
 
 
 class Groups:
@@ -51,21 +50,28 @@ class Groups:
         self.topics: list[str] = []
         self._found: dict[str, list[MetaqGroupRow]] = {}
         self._after = ""
-        self._asked_at = self._next_at = 0.0
+        self._asked_at: float | None = None
+        self._next_at = 0.0
 
     def next(self, now: float) -> str | None:
         """Say behind which group it is looked now; None: not now."""
-        if not self.topics or now < self._next_at:
+        if not self.topics or self._asked_at is not None or now < self._next_at:
             return None
-        self._asked_at, self._next_at = now, now + GROUPS_S  # where no answer comes
+        self._asked_at = now
         return self._after
 
     def read(self, now: float, message: GroupsRead) -> dict[str, list[MetaqGroupRow]] | None:
         """Take what was found; returns all, where nothing is left to be looked at."""
         for topic, rows in message.groups.items():
-            self._found.setdefault(topic, []).extend(rows)
+            its = self._found.setdefault(topic, [])
+            room = PLACES_MAX - sum([len(one.partitions) for one in its])
+            for row in rows:
+                room -= len(row.partitions)
+                if room >= 0 and len(its) < GROUPS_MAX:
+                    its.append(row)
         self._after = message.next or ""
-        rest_s = (now - self._asked_at) / GROUPS_SHARE
+        rest_s = (now - (now if self._asked_at is None else self._asked_at)) / GROUPS_SHARE
+        self._asked_at = None
         if message.next is not None:
             self._next_at = now + rest_s
             return None
@@ -81,31 +87,26 @@ class Registrar(LoopActor[ToRegistrar]):
         super().__init__(runtime)
         self._registration = Registration(place)
         self._facts = facts
-        self._asker = Asker()
         self._leader = LeaderChanged(0, False)
-        self._topics: dict[str, TopicFacts] = {}
-        self._is_asking = False
         self._next_topics_at = 0.0
         self._groups = Groups()
         self._timer: Timer | None = None
         self._away = ""
         self._has_warned = False
-        self._order = 0
-        self._router: Mailbox[ToRouter]
         self._owner: Mailbox[ToQueueOwner]
         self._lane: Mailbox[ToZooKeeperLane]
         self.handlers = {
             LeaderChanged: self._leader_changed,
-            Answered: self._answered,
+            ShardTopics: self._topics_told,
             TreeRead: lambda m: self._registration.read(self.runtime.monotonic(), m),
             Transacted: lambda m: self._registration.transacted(self.runtime.monotonic(), m),
             SessionChanged: self._session_changed,
             GroupsRead: self._groups_read,
         }
 
-    def attach(self, router: Mailbox[ToRouter], owner: Mailbox[ToQueueOwner], lane: Mailbox[ToZooKeeperLane]) -> None:
+    def attach(self, owner: Mailbox[ToQueueOwner], lane: Mailbox[ToZooKeeperLane]) -> None:
         """Whom it tells; called by the assembly before any message."""
-        self._router, self._owner, self._lane = router, owner, lane
+        self._owner, self._lane = owner, lane
 
     def on_receive(self, message: object) -> None:
         """Dispatch, then carry out what is to be done now."""
@@ -131,28 +132,11 @@ class Registrar(LoopActor[ToRegistrar]):
             else:
                 log.info("MetaQ's clients find this broker in ZooKeeper")
 
-    def _answered(self, message: Answered) -> None:
-        """Take a page of topics, and ask for the next one."""
-        for call, reply in message.answers:
-            self._page(call, reply)
-
-    def _page(self, call: Call, reply: Reply) -> None:
-        place = self._registration.place
-        if reply.code != Code.OK or not isinstance(reply, TopicListReply):
-            self._is_asking = False  # nobody leads, say
-            return
-        for row in reply.topics:
-            if shard_of_queue(row.name, self._facts.shards) == place.shard:
-                self._topics[row.name] = TopicFacts(row.partitions, row.accept_append, row.accept_read)
-        if reply.next is not None:
-            self._ask_topics(reply.next)
-            return
-        self._is_asking = False
+    def _topics_told(self, message: ShardTopics) -> None:
         now = self.runtime.monotonic()
-        self._next_topics_at = max(self._next_topics_at, now + len(self._topics) / TOPICS_A_S)
-        if place.shard not in (reply.missing_shards or ()):
-            self._registration.topics_are(now, self._topics)
-            self._groups.topics = [*self._topics]
+        self._next_topics_at = max(self._next_topics_at, now + len(message.topics) / TOPICS_A_S)
+        self._registration.topics_are(now, message.topics)
+        self._groups.topics = [*message.topics]
 
     def _groups_read(self, message: GroupsRead) -> None:
         whole = self._groups.read(self.runtime.monotonic(), message)
@@ -169,10 +153,9 @@ class Registrar(LoopActor[ToRegistrar]):
         if cluster_id and leader.leader:
             standing = "leads" if leader.is_self else "follows"
         registration.stands(now, standing, leader.vote_id, cluster_id)
-        if standing != "unknown" and not self._is_asking and now >= self._next_topics_at:
-            self._topics = {}
+        if standing != "unknown" and now >= self._next_topics_at:
             self._next_topics_at = now + TOPICS_S
-            self._ask_topics(None)
+            self._owner.tell(TellTopics(self.mailbox))
         asked = registration.next(now)
         if asked is not None:
             self._lane.tell(asked)
@@ -184,12 +167,6 @@ class Registrar(LoopActor[ToRegistrar]):
             self._note(fault)
         self._facts.metaq.zookeeper = fault or (REGISTERED if registration.is_whole else REGISTERING)
         self._set_timer(now)
-
-    def _ask_topics(self, after: str | None) -> None:
-        self._is_asking = True
-        self._order += 1
-        request = Request(Action.TOPIC, command="list", count=BATCH_MAX, after=after)
-        self._router.tell(Execute([Call(request, self._asker, self._order, self._actor_ref)]))
 
     def _set_timer(self, now: float) -> None:
         if self._timer is not None:

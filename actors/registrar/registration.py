@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
-from actors.messages.registering import Node, Op, ReadTree, Transact, Transacted, TreeRead
+from actors.messages.registering import Node, Op, ReadTree, Refused, TopicFacts, Transact, Transacted, TreeRead
 
 OPS_MAX: Final = 300
 """Operations of one transaction: jute.maxbuffer, 1 MB, holds some thousands with names of 255 bytes."""
@@ -45,7 +45,11 @@ LOOKS_MAX: Final = 1000
 """So many nodes are looked at in one turn; some ms."""
 
 CONFLICTS: Final = 3
-"""So many transactions may be refused, one after the other, before that is a fault: others register meanwhile."""
+"""So many transactions may be refused, one after the other, before that is a fault: others register meanwhile. What
+one path was refused for so often is left out."""
+
+AVOIDED_S: Final = 60.0
+"""What was left out is tried again after so long."""
 
 DOUBT_S: Final = 10.0
 """A follower that knows of no leader stays registered for so long: elections are shorter."""
@@ -55,14 +59,7 @@ END: Final = ""
 """Nothing more is to be changed."""
 
 ANOTHER_CLUSTER: Final = "another cluster is registered there: {} names it; remove that node if that cluster is gone"
-
-
-class TopicFacts(NamedTuple):
-    """Of a topic: how many partitions it has, and what is accepted."""
-
-    partitions: int
-    accept_append: bool = True
-    accept_read: bool = True
+NO_GUARD: Final = "{} does not hold what a node writes there: remove it"
 
 
 class Place(NamedTuple):
@@ -102,7 +99,8 @@ class Registration:
         self._led = 0
         self._topics: dict[str, TopicFacts] | None = None
         self._plan: Iterator[Op | str | None] | None = None
-        self._conflicts = self._checksum = 0
+        self._refusals = _Refusals()
+        self._checksum = 0
         self._session = self._serial = 0
         self._seen: TreeRead | None = None
         self._asked: ReadTree | Transact | None = None
@@ -123,13 +121,14 @@ class Registration:
     def topics_are(self, now: float, topics: dict[str, TopicFacts]) -> None:
         """Note which topics the shard has."""
         if topics != self._topics:
-            self._topics, self._plan = topics, None
+            self._topics, self._plan, self.is_whole = topics, None, False
             self._checksum = sum([crc32(f"{name} {its}".encode()) for name, its in topics.items()]) & CHECKSUM_MAX
             self._at = min(self._at, now)
 
     def session(self, now: float, session: int) -> None:
         """Note the session with ZooKeeper; 0: it can't be reached now."""
         self._session, self._asked = session, None
+        self._refusals = _Refusals()
         self._look_anew(now)
 
     def _look_anew(self, at: float) -> None:
@@ -144,7 +143,7 @@ class Registration:
             self._fail(now, message.fault, RETRY_S)
         else:
             self._seen, self._plan, self._verify_at = message, None, now + VERIFY_S
-            self.fault = self.fault if self._conflicts >= CONFLICTS else None
+            self.fault = self._refusals.fault
 
     def transacted(self, now: float, message: Transacted) -> None:
         """Note what became of a transaction."""
@@ -154,13 +153,13 @@ class Registration:
         self._asked = None
         if message.fault is not None:
             self._fail(now, message.fault, RETRY_S)
-        elif message.conflict:
-            self._conflicts += 1
-            self._look_anew(now + RETRY_S * (self._conflicts > 1))
-            if self._conflicts >= CONFLICTS:
-                self.fault = "what this node registers is refused again and again: something else writes there"
+        elif message.refused is not None:
+            self._refusals.note(message.refused, may_avoid=message.refused.path not in self._names.of_all)
+            self._look_anew(now + RETRY_S * (self._refusals.count > 1))
+            self.fault = self._refusals.fault
         elif self._seen is not None:
-            self._conflicts, self.fault = 0, None
+            self._refusals.count = 0
+            self.fault = self._refusals.fault
             _did(self._seen, asked)
 
     def _fail(self, now: float, fault: str, in_s: float) -> None:
@@ -189,8 +188,10 @@ class Registration:
         elif self._plan is not None:
             self._at = now  # it was not all looked at in this turn
         elif self._seen is not None:  # nothing has failed
-            self._conflicts, self.fault = 0, None
-            self.is_whole, self._at = True, self._verify_at
+            self.fault = self._refusals.done()
+            if self.fault is not None:
+                self._verify_at = min(self._verify_at, now + AVOIDED_S)
+            self.is_whole, self._at = self.fault is None, self._verify_at
         return self._asked
 
     def _next_serial(self) -> int:
@@ -212,7 +213,7 @@ class Registration:
         guard = seen.nodes.get(names.guard)
         vote_id, cluster_id = _read_guard(guard)
         if guard is not None and cluster_id != self._known.cluster_id:
-            self._fail(now, ANOTHER_CLUSTER.format(names.guard), SUPERSEDED_S)
+            self._fail(now, (ANOTHER_CLUSTER if cluster_id else NO_GUARD).format(names.guard), SUPERSEDED_S)
             return [], []
         if leads and vote_id > self._known.vote_id:
             self._fail(now, "a later leader is registered there", SUPERSEDED_S)
@@ -233,7 +234,7 @@ class Registration:
                 break
             if isinstance(one, str):
                 folders.append(one)
-            elif one is not None:
+            elif one is not None and one.path not in self._refusals.avoided:
                 ops.append(one)
                 if len(ops) >= OPS_MAX:
                     break
@@ -302,6 +303,42 @@ class Registration:
             yield all_of, leaf, b"%d" % its.partitions
 
 
+class _Refusals:
+    """Of transactions: `count` were refused one after the other; `avoided`: why these paths are left out, by path.
+
+    `fault`: what is to be said of them, if anything.
+    """
+
+    def __init__(self) -> None:
+        self.avoided: dict[str, str] = {}
+        self.count = 0
+        self._last = ""
+        self._of_last = 0
+
+    @property
+    def fault(self) -> str | None:
+        if not self.avoided and self.count < CONFLICTS:
+            return None
+        path, why = next(iter(self.avoided.items()), (self._last, "something else writes there again and again"))
+        more = f", and {len(self.avoided) - 1} more" if len(self.avoided) > 1 else ""
+        return f"{path} can't be registered: {why}{more}"
+
+    def note(self, refused: Refused, *, may_avoid: bool) -> None:
+        """Count one, and avoid its path from now on when that was refused too often."""
+        self.count += 1
+        self._of_last = self._of_last + 1 if refused.path == self._last else 1
+        self._last = refused.path
+        if may_avoid and self._of_last >= CONFLICTS:
+            self.avoided[refused.path] = refused.why
+            self.count = self._of_last = 0
+
+    def done(self) -> str | None:
+        """Say what stays to be said when all the rest is done. What was avoided is tried again after that."""
+        self.count = 0
+        fault, self.avoided = self.fault, {}
+        return fault
+
+
 class _Names:
     """The paths and names that one shard has on one node."""
 
@@ -313,6 +350,7 @@ class _Names:
         self.slave = f"{place.shard}-s{place.node_id}"
         its = ("master", "master_config_checksum", f"slave{place.node_id}")
         self.of_broker = [self.broker, self.guard, *(f"{self.broker}/{name}" for name in its)]
+        self.of_all = {self.broker, self.guard}
 
     def is_leaders(self, path: str) -> bool:
         """Whether only a leader registers under that path."""

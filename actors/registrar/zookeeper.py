@@ -7,11 +7,12 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final
 
 import pykka
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
 from kazoo.retry import KazooRetry
 
 from actors.messages.mailbox import Mailbox
@@ -22,6 +23,7 @@ from actors.messages.registering import (
     Op,
     ReadGroups,
     ReadTree,
+    Refused,
     SessionChanged,
     Transact,
     Transacted,
@@ -29,6 +31,7 @@ from actors.messages.registering import (
 )
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
+from quorate.protocol import GROUP_MAX
 from quorate.stream_replies import MetaqGroupRow, MetaqPlace
 
 SESSION_S: Final = 6.0
@@ -39,6 +42,10 @@ GROUPS_MAX: Final = 50
 PLACES_MAX: Final = 500
 MEMBERS_MAX: Final = 1000
 """So many groups, and places of theirs, are looked at in one go; and so many consumers of one."""
+
+AT_ONCE: Final = 64
+DATA_MAX: Final = 64 << 10
+"""So many nodes are asked for at once, which may have 1 MB each; and so many bytes of each are looked at."""
 
 OF_PLACES: Final = ("offsets", "owners")
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -94,9 +101,11 @@ class ZooKeeperLane(BlockingActor):
             log.debug("ZooKeeper: %r", error)
             fault = str(error) or type(error).__name__  # many of kazoo's have no text
             if isinstance(message, ReadGroups):
-                return  # it is asked again
-            is_read = isinstance(message, ReadTree)
-            answer = TreeRead(message.serial, {}, {}, fault) if is_read else Transacted(message.serial, fault=fault)
+                answer = GroupsRead(message.serial, {}, message.after)  # they are looked for again
+            elif isinstance(message, ReadTree):
+                answer = TreeRead(message.serial, {}, {}, fault)
+            else:
+                answer = Transacted(message.serial, fault=fault)
         self._registrar.tell(answer)
 
     def _read(self, message: ReadTree) -> TreeRead:
@@ -110,14 +119,15 @@ class ZooKeeperLane(BlockingActor):
 
     def _nodes(self, paths: Iterable[str]) -> dict[str, Node]:
         """Read those of these nodes that are there."""
-        asked = [(path, self._client.get_async(path)) for path in paths]
         found: dict[str, Node] = {}
-        for path, answer in asked:
-            try:
-                data, stat = answer.get(timeout=ANSWER_S)
-            except NoNodeError:
-                continue
-            found[path] = Node(data or b"", stat.version, stat.ephemeralOwner == self._session)
+        rest = iter(paths)
+        while asked := [(path, self._client.get_async(path)) for path in islice(rest, AT_ONCE)]:
+            for path, answer in asked:
+                try:
+                    data, stat = answer.get(timeout=ANSWER_S)
+                except NoNodeError:
+                    continue
+                found[path] = Node((data or b"")[:DATA_MAX], stat.version, stat.ephemeralOwner == self._session)
         return found
 
     def _names(self, path: str) -> list[str]:
@@ -136,7 +146,10 @@ class ZooKeeperLane(BlockingActor):
         for op in message.ops:
             _add(transaction, op)
         results = transaction.commit_async().get(timeout=ANSWER_S)
-        return Transacted(message.serial, conflict=any(isinstance(one, Exception) for one in results))
+        for op, one in zip(message.ops, results, strict=True):
+            if isinstance(one, Exception) and not isinstance(one, RolledBackError | RuntimeInconsistency):
+                return Transacted(message.serial, Refused(op.path, type(one).__name__.removesuffix("Error")))
+        return Transacted(message.serial)
 
     # -- MetaQ's groups --------------------------------------------------------------------------------------------
 
@@ -144,7 +157,7 @@ class ZooKeeperLane(BlockingActor):
         """Read some of the groups: others are to be registered meanwhile."""
         found: dict[str, list[MetaqGroupRow]] = {}
         places, wanted = 0, set(message.topics)
-        groups = [name for name in self._names(message.consumers) if name > message.after]
+        groups = [name for name in self._names(message.consumers) if message.after < name and len(name) <= GROUP_MAX]
         for count, group in enumerate(groups[:GROUPS_MAX], 1):
             folder = f"{message.consumers}/{group}"
             topics = wanted.intersection(self._names(f"{folder}/offsets"))

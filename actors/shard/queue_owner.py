@@ -34,7 +34,7 @@ from actors.messages.log import (
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToBlockReader, ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
-from actors.messages.registering import GroupsRead
+from actors.messages.registering import GroupsRead, TellTopics
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.work import Steps
@@ -49,6 +49,7 @@ from actors.shard.log_head import HeadRows
 from actors.shard.machine import ShardContext
 from actors.shard.node_view import Limits, NodeView
 from actors.shard.owner_stage import OwnerStage
+from actors.shard.topic_facts import tell_topics
 from quorate.protocol import Action, ErrorWord
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
@@ -179,6 +180,7 @@ class QueueOwner(LoopActor[ToQueueOwner]):
             BlocksStored: lambda m: note_stored(self._ledger.state.topics, m),
             GapFilled: lambda m: note_filled(self._ledger.state.topics, m),
             GroupsRead: self._view.groups_read,
+            TellTopics: lambda m: tell_topics(self._ledger.state.topics, m),
             CloseTail: lambda m: close_tail(self._ledger.state.topics, m),
             Reconfigure: lambda m: _reconfigure(self._broker, m),
             Stop: self._stop_asked,

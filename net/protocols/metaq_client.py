@@ -5,7 +5,7 @@ from typing import Final, cast
 from net.node_facts import ListenerFacts, NodeFacts
 from net.protocols.metaq_framing import result
 from net.protocols.metaq_stats import MetaqStats
-from net.protocols.metaq_transactions import Staged, Staging
+from net.protocols.metaq_transactions import Holder, Staging
 from net.protocols.session import Ask, Awaited, RequestLimits
 from quorate.protocol import ErrorWord, Reply, Request, name_fault
 from quorate.shards import shard_of_queue
@@ -28,12 +28,14 @@ Made = bytes | Request | Ask
 
 
 class MetaqWorker:
-    """What all sessions of a worker share: what is counted, and the transactions that are open."""
+    """What all sessions of a worker share: what is counted, the transactions that are open, and how many `lists` of
+    topics are being made."""
 
     def __init__(self, now: float) -> None:
         self.stats = MetaqStats(now)
         self.staging = Staging()
         self.names: dict[str, bool] = {}
+        self.lists = 0
 
 
 def worker_of(facts: NodeFacts, now: float) -> MetaqWorker:
@@ -44,14 +46,16 @@ def worker_of(facts: NodeFacts, now: float) -> MetaqWorker:
 
 
 class MetaqClient:
-    """One client's. `facts`: what is known of its node; `listener`: of its port; `open`: its local transactions."""
+    """One client's. `facts`: what is known of its node; `listener`: of its port; `open`: its local transactions;
+    `lists`: so many lists of topics are being made for it."""
 
     def __init__(self, limits: RequestLimits, facts: NodeFacts, listener: ListenerFacts) -> None:
         self.limits = limits
         self.facts = facts
         self.listener = listener
         self.worker = worker_of(facts, listener.monotonic())
-        self.open: dict[str, Staged] = {}
+        self.open = Holder()
+        self.lists = 0
         self._is_counted = True
         self.worker.stats.connections += 1
 
@@ -61,6 +65,7 @@ class MetaqClient:
         if self._is_counted:
             self._is_counted = False
             self.worker.stats.connections -= 1
+            self.worker.lists -= self.lists
 
     def has_topic(self, name: str) -> bool:
         """Whether a topic of that name may be in the port's shard."""

@@ -25,6 +25,9 @@ HAS_ATTRIBUTE: Final = 1
 LENGTH_BYTES: Final = 4
 NOT_ACCEPTED: Final = (ErrorWord.NO_SUCH_TOPIC, ErrorWord.IS_A_QUEUE, ErrorWord.NOT_ACCEPTED)
 
+ATTRIBUTE_BYTES_MAX: Final = ATTRIBUTE_MAX * 4
+"""What is longer has too many characters, whichever they are."""
+
 _APPEND: Final = int(Action.APPEND)
 _OK: Final = int(Code.OK)
 _crc32: Final = crc32
@@ -80,6 +83,8 @@ class _Put(Step):
             end = LENGTH_BYTES + int.from_bytes(body[:LENGTH_BYTES], "big", signed=True)
             if not LENGTH_BYTES <= end <= len(body):
                 return "field_error: the flag says that there is an attribute, and the message is shorter than it"
+            if end - LENGTH_BYTES > ATTRIBUTE_BYTES_MAX:
+                return f"too_large: the attribute has {end - LENGTH_BYTES} bytes, and {ATTRIBUTE_MAX} are allowed"
             try:
                 attribute = body[LENGTH_BYTES:end].decode()
             except UnicodeDecodeError:

@@ -18,25 +18,30 @@ Line = tuple[object, ...]
 LINES_MAX: Final = 20_000
 """A reply tells of no more topics, or partitions."""
 
+LISTS_MAX: Final = 4
+"""So many lists of topics are made at once in a worker: each may hold some MB."""
+
 _OK: Final = int(Code.OK)
 
 
 def report(client: MetaqClient, item: str, opaque: int) -> Found:
     """Make the answer to `stats`, or what is to be asked for it."""
-    stats, now = client.worker.stats, client.listener.monotonic()
     if item == "help":
         return Say(result(OK, text(HELP), opaque))
     if item == "config":
         return Say(result(FAILED, "not_supported: the configuration is not shown here: qctl config show", opaque))
     if item == "reset":
-        stats.reset(now)
-        return Say(result(OK, text([("reset", "ok")]), opaque))
+        return Ask(Request(Action.NODE_CONFIG, command="check"), _Numbers(client, opaque, resets=True))
     if item == "realtime":
-        return Say(result(OK, text(stats.lines(now)), opaque))
+        return Ask(Request(Action.TOPIC, command="list", count=1), _Numbers(client, opaque, resets=False))
     if item not in ("", "topics", "offsets"):
         if not client.has_topic(item):
             return Say(_of_topic(client, opaque, item, None))
         return Ask(Request(Action.TOPIC, topic=item, command="show"), _Topic(client, opaque, item))
+    if client.worker.lists >= LISTS_MAX:
+        return Say(result(UNAVAILABLE, f"overloaded: {LISTS_MAX} lists of topics are being made already", opaque))
+    client.worker.lists += 1
+    client.lists += 1
     return _Topics(client, opaque, item).ask(None)
 
 
@@ -46,6 +51,23 @@ def _of_topic(client: MetaqClient, opaque: int, name: str, partitions: list[Part
     lines: list[Line] = [(name,), ("resultCode", known), ("partitions", len(rows))]
     lines += [("message_count", sum([row.messages for row in rows])), ("bytes", sum([row.bytes for row in rows]))]
     return result(OK, text([*lines, *client.worker.stats.lines(client.listener.monotonic(), name)]), opaque)
+
+
+class _Numbers(Step):
+    """The client may see what is counted of all topics, and, with the right operate, begin anew; or it may not."""
+
+    def __init__(self, client: MetaqClient, opaque: int, *, resets: bool) -> None:
+        super().__init__(client, opaque)
+        self.resets = resets
+
+    def told(self, reply: Reply) -> Made:
+        """Do that."""
+        stats, now = self.client.worker.stats, self.client.listener.monotonic()
+        if reply.code != _OK:
+            return self.refused(reply)
+        if self.resets:
+            stats.reset(now)
+        return result(OK, text([("reset", "ok")] if self.resets else stats.lines(now)), self.opaque)
 
 
 class _Topic(Step):
@@ -71,6 +93,7 @@ class _Topics(Step):
         super().__init__(client, opaque)
         self.item = item
         self.rows: list[TopicRow] = []
+        self.names: list[str] = []
         self.lines: list[Line] = []
 
     def ask(self, after: str | None) -> Ask:
@@ -79,6 +102,13 @@ class _Topics(Step):
 
     def told(self, reply: Reply) -> Made:
         """Ask for the next page, or say what was found."""
+        made = self._next(reply)
+        if isinstance(made, bytes):
+            self.client.lists -= 1
+            self.client.worker.lists -= 1
+        return made
+
+    def _next(self, reply: Reply) -> Made:
         if isinstance(reply, TopicReply):
             name = reply.topic
             for row in reply.partitions or ():
@@ -88,18 +118,22 @@ class _Topics(Step):
         elif isinstance(reply, TopicListReply):
             if self.client.listener.shard in (reply.missing_shards or ()):
                 return result(UNAVAILABLE, "no_leader: nobody leads the shard of this port: ask again", self.opaque)
-            self.rows += [row for row in reply.topics if self.client.has_topic(row.name)]
-            if reply.next is not None and len(self.rows) < LINES_MAX:
+            rows = [row for row in reply.topics if self.client.has_topic(row.name)]
+            if self.item == "offsets":
+                self.names += [row.name for row in rows]
+            else:
+                self.rows += rows
+            if reply.next is not None and len(self.rows) + len(self.names) < LINES_MAX:
                 return self.ask(reply.next)
-            self.rows.reverse()
+            self.names.reverse()
         elif reply.error != ErrorWord.NO_SUCH_TOPIC:  # it went meanwhile
             return self.refused(reply)
         if self.item == "offsets":
-            if self.rows and len(self.lines) < LINES_MAX:
-                name = self.rows.pop().name
+            if self.names and len(self.lines) < LINES_MAX:
+                name = self.names.pop()
                 return Ask(Request(Action.TOPIC, topic=name, command="show"), self)
         elif self.item == "topics":
-            self.lines = [_line(row) for row in reversed(self.rows)]
+            self.lines = [_line(row) for row in self.rows]
         else:
             self.lines = _broker(self.client, self.rows)
         return result(OK, text(self.lines), self.opaque)

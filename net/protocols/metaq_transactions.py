@@ -20,10 +20,12 @@ OPEN_MAX: Final = 10_000
 
 OPEN_OF_ONE_MAX: Final = 100
 BYTES_MAX: Final = 64 << 20
-"""Of all puts that a worker holds."""
+OF_ONE_BYTES_MAX: Final = 16 << 20
+"""Of all puts that a worker holds, and of those of one connection, or of all branches that are not prepared."""
 
-OVERHEAD_BYTES: Final = 500
-"""What a put takes in memory beside its data."""
+OVERHEAD_BYTES: Final = 800
+CHARACTER_BYTES: Final = 4
+"""What a put takes in memory beside its data; and a character of its topic's name or its attribute, at most."""
 
 LOOK_S: Final = 1.0
 NEVER: Final = float("inf")
@@ -52,8 +54,26 @@ def not_begun(key: str) -> str:
     return f"{kind} transaction '{key}' has not been started."
 
 
+class Holder:
+    """Whose transactions are open, by their keys: a connection's, or all branches that are not prepared.
+
+    `held`: the bytes of all puts; `bytes_max`, `count_max`: so many at most. `longest_s`: so long each is open at most.
+    """
+
+    __slots__ = ("by_key", "bytes_max", "count_max", "held", "longest_s")
+
+    def __init__(
+        self, bytes_max: int = OF_ONE_BYTES_MAX, count_max: int = OPEN_OF_ONE_MAX, longest_s: float = NEVER
+    ) -> None:
+        self.by_key: dict[str, Staged] = {}
+        self.held = 0
+        self.bytes_max = bytes_max
+        self.count_max = count_max
+        self.longest_s = longest_s
+
+
 class Staged:
-    """An open transaction among those in `of`: its puts, which are requests to append. `until`: when it is over.
+    """An open transaction of that holder's: its puts, which are requests to append. `until`: when it is over.
 
     `unchecked`: so many of its puts are not answered yet. `is_closed`: it takes no more, since it is being committed or
     prepared; `is_sent`: the shard has been asked for that.
@@ -61,7 +81,7 @@ class Staged:
 
     __slots__ = ("bytes", "is_closed", "is_sent", "key", "of", "puts", "unchecked", "until")
 
-    def __init__(self, of: "dict[str, Staged]", key: str, until: float) -> None:
+    def __init__(self, of: Holder, key: str, until: float) -> None:
         self.of = of
         self.key = key
         self.until = until
@@ -71,14 +91,11 @@ class Staged:
 
 
 class Staging:
-    """Those of one worker. `held`: the bytes of all puts.
-
-    `branches`: those of distributed ones that are not prepared, by key.
-    """
+    """Those of one worker. `held`: the bytes of all puts. `branches`: those of distributed ones."""
 
     def __init__(self) -> None:
         self.held = 0
-        self.branches: dict[str, Staged] = {}
+        self.branches = Holder(BYTES_MAX // 2, OPEN_MAX, TIMEOUT_S_MAX)
         self._open: dict[Staged, None] = {}
         self._provisional = 0
         self._looked_at = 0.0
@@ -86,23 +103,23 @@ class Staging:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, of: dict[str, Staged], key: str, timeout_s: int, now: float) -> str | None:
-        """Begin one among those in `of`, unless it has begun. Says why not."""
+    def begin(self, of: Holder, key: str, timeout_s: int, now: float) -> str | None:
+        """Begin one of that holder's, unless it has begun. Says why not."""
         self._let_go(now)
         if self.find(of, key, now) is not None:
             return None
         if len(self._open) >= OPEN_MAX:
             return f"limit_reached: {OPEN_MAX} transactions are open"
-        if of is not self.branches and len(of) >= OPEN_OF_ONE_MAX:
-            return f"limit_reached: {OPEN_OF_ONE_MAX} transactions are open on this connection"
-        longest = TIMEOUT_S_MAX if of is self.branches else NEVER
-        staged = of[key] = Staged(of, key, now + (min(timeout_s, TIMEOUT_S_MAX) if timeout_s > 0 else longest))
+        if len(of.by_key) >= of.count_max:
+            return f"limit_reached: {of.count_max} transactions are open on this connection"
+        staged = Staged(of, key, now + (min(timeout_s, TIMEOUT_S_MAX) if timeout_s > 0 else of.longest_s))
+        of.by_key[key] = staged
         self._open[staged] = None
         return None
 
-    def find(self, of: dict[str, Staged], key: str, now: float) -> Staged | None:
+    def find(self, of: Holder, key: str, now: float) -> Staged | None:
         """Find an open one; None: it has not begun, or is over."""
-        staged = of.get(key)
+        staged = of.by_key.get(key)
         if staged is not None and staged.until <= now:
             self.end(staged)
             return None
@@ -115,18 +132,20 @@ class Staging:
         size = _size(put)
         if staged.bytes + size > bytes_max:
             return f"limit_reached: a transaction has at most {bytes_max} bytes"
-        if self.held + size > BYTES_MAX:
+        of = staged.of
+        if self.held + size > BYTES_MAX or of.held + size > of.bytes_max:
             self._let_go(now)
+        if of.held + size > of.bytes_max:
+            whose = "branches that are not prepared" if of is self.branches else "open transactions of this connection"
+            return f"overloaded: {whose} hold {of.held} bytes already, and {of.bytes_max} are allowed"
         if self.held + size > BYTES_MAX:
             return f"overloaded: transactions that are open hold {BYTES_MAX} bytes already"
         return None
 
     def add(self, staged: Staged, put: Request) -> int:
         """Add a put; returns the id that its client gets, which no message has."""
-        size = _size(put)
         staged.puts.append(put)
-        staged.bytes += size
-        self.held += size
+        self._hold(staged, _size(put))
         self._provisional -= 1
         return self._provisional
 
@@ -140,20 +159,24 @@ class Staging:
             if one is put:
                 del staged.puts[index]
                 if staged in self._open:
-                    staged.bytes -= _size(put)
-                    self.held -= _size(put)
+                    self._hold(staged, -_size(put))
                 return
+
+    def _hold(self, staged: Staged, size: int) -> None:
+        staged.bytes += size
+        staged.of.held += size
+        self.held += size
 
     def end(self, staged: Staged) -> None:
         """End one: nothing is held for it any more."""
         if staged in self._open:
             del self._open[staged]
-            del staged.of[staged.key]
-            self.held -= staged.bytes
+            del staged.of.by_key[staged.key]
+            self._hold(staged, -staged.bytes)
 
-    def end_all(self, of: dict[str, Staged]) -> None:
+    def end_all(self, of: Holder) -> None:
         """End all of a connection."""
-        for staged in [*of.values()]:
+        for staged in [*of.by_key.values()]:
             self.end(staged)
 
     def _let_go(self, now: float) -> None:
@@ -165,4 +188,4 @@ class Staging:
 
 
 def _size(put: Request) -> int:
-    return len(bytes(put.data)) + len(put.attribute or "") + OVERHEAD_BYTES
+    return len(bytes(put.data)) + (len(put.attribute or "") + len(put.topic or "")) * CHARACTER_BYTES + OVERHEAD_BYTES

@@ -119,7 +119,7 @@ class ZooKeeperLane(BlockingActor):
         else:
             assert isinstance(message, Transact)
             answer = server.zoo.transact(self._session, message)
-            server.world.reached[REGISTERED] += not answer.conflict
+            server.world.reached[REGISTERED] += answer.refused is None
         if not server.is_calm and server.draw.random() < 0.05:
             answer = self._unknown(message)
         self._registrar.tell(answer)
@@ -128,7 +128,9 @@ class ZooKeeperLane(BlockingActor):
         """The session is another one from now on, or the same, and the message may not have been heard."""
         self._registrar.tell(SessionChanged(0, "away (simulated)"))
         self.connect()
-        if not isinstance(message, ReadGroups):
+        if isinstance(message, ReadGroups):
+            self._registrar.tell(GroupsRead(message.serial, {}, message.after))
+        else:
             self._registrar.tell(self._unknown(message))
 
     @staticmethod

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from actors.messages.registering import Op, ReadTree, Transact, Transacted, TreeRead
+from actors.messages.registering import Op, ReadTree, Refused, TopicFacts, Transact, Transacted, TreeRead
 from actors.registrar.registration import (
+    AVOIDED_S,
     DOUBT_S,
     RETRY_S,
     SUPERSEDED_S,
@@ -14,7 +15,6 @@ from actors.registrar.registration import (
     Place,
     Registration,
     Standing,
-    TopicFacts,
     fits_path,
 )
 from tests.actors.registrar.zoo import Zoo
@@ -63,7 +63,7 @@ class Host:
         guard = self.zoo.nodes.get(f"{self.machine.place.root}/brokers/ids/0/quorate")
         answer = self.zoo.transact(self.session, asked)
         touched = [op.path for op in asked.ops if op.path.endswith(("/0-m", "/master", "/quorate"))]
-        if guard is not None and touched and not answer.conflict:
+        if guard is not None and touched and answer.refused is None:
             assert int(guard[0].split()[0]) <= self.led, "a leader of the past has changed what a later one registered"
         return answer
 
@@ -311,7 +311,7 @@ def test_nodes_that_make_the_same_folder_do_not_hinder_each_other() -> None:
         assert isinstance(one, Transact)
         answer = host.done(one)
         assert isinstance(answer, Transacted)
-        assert not answer.conflict
+        assert answer.refused is None
         host.told(answer)
 
 
@@ -327,12 +327,49 @@ def test_a_refusal_is_a_fault_when_it_comes_again_and_again() -> None:
             host.told(host.done(asked))
             asked = host.machine.next(host.now)
         assert isinstance(asked, Transact)
-        host.machine.transacted(host.now, Transacted(asked.serial, conflict=True))
+        host.machine.transacted(host.now, Transacted(asked.serial, Refused(asked.ops[-1].path, "x")))
         faults.append(host.machine.fault is not None)
     assert faults == [False, False, True, True]
-    host.settle(RETRY_S)
+    host.settle(AVOIDED_S + RETRY_S)
     assert host.machine.is_whole
     assert host.machine.fault is None
+
+
+def test_what_stands_in_the_way_of_one_topic_hinders_no_other() -> None:
+    """Somebody's node where a folder is to be, or below a node that is to be replaced."""
+    zoo = Zoo()
+    stranger = zoo.begin()
+    zoo.ensure("/meta/brokers/topics")
+    zoo.nodes["/meta/brokers/topics/odd"] = b"", 0, stranger
+    zoo.ensure("/meta/brokers/topics-pub/odd2/0-m/child")
+    host = Host(zoo)
+    host.topics({name: TopicFacts(1) for name in ("a", "odd", "odd2", "z")})
+    host.stands("leads")
+    host.settle(30)
+    there = below(zoo)
+    assert {"/topics/a/0-m", "/topics/z/0-m", "/topics-sub/z/0-m", "/topics-sub/odd/0-m"} <= there.keys()
+    fault = str(host.machine.fault)
+    assert fault.startswith("/meta/brokers/topics")
+    assert fault.endswith("can't be registered: it stands otherwise, and 1 more")
+    assert not host.machine.is_whole
+    host.topics({name: TopicFacts(1) for name in ("a", "odd", "odd2", "z", "late")})
+    host.settle(30)
+    assert "/topics/late/0-m" in below(zoo)
+    for path in ("/meta/brokers/topics/odd", "/meta/brokers/topics-pub/odd2/0-m/child"):
+        del zoo.nodes[path]
+    host.settle(2 * AVOIDED_S)
+    assert {"/topics/odd/0-m", "/topics-pub/odd2/0-m"} <= below(zoo).keys()
+    assert str(host.machine.fault) == "None"
+
+
+def test_a_guard_that_no_node_has_written_is_said_to_be_that() -> None:
+    zoo = Zoo()
+    zoo.ensure("/meta/brokers/ids/0/quorate")
+    host = Host(zoo)
+    host.topics({})
+    host.stands("leads")
+    host.settle(1)
+    assert host.machine.fault == "/meta/brokers/ids/0/quorate does not hold what a node writes there: remove it"
 
 
 def test_no_turn_is_long_with_ten_thousand_topics() -> None:

@@ -1,6 +1,6 @@
 """A ZooKeeper of one dictionary: nodes with versions and owners, sessions that expire, transactions."""
 
-from actors.messages.registering import Node, Op, ReadTree, Transact, Transacted, TreeRead
+from actors.messages.registering import Node, Op, ReadTree, Refused, Transact, Transacted, TreeRead
 
 
 class Zoo:
@@ -51,7 +51,7 @@ class Zoo:
         for op in asked.ops:
             if not self._do(session, op):
                 self.nodes = before
-                return Transacted(asked.serial, conflict=True)
+                return Transacted(asked.serial, Refused(op.path, "it stands otherwise"))
         self.log.append((session, asked.ops))
         return Transacted(asked.serial)
 

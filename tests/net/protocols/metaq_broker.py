@@ -11,7 +11,7 @@ from net.node_facts import ListenerFacts, NodeFacts
 from net.protocols.json_session import encode_reply
 from net.protocols.metaq_session import MetaqSession
 from net.protocols.session import Ask, Close, RequestLimits, Say
-from quorate.protocol import Action, Reply, Request
+from quorate.protocol import Action, ErrorWord, Reply, Request, done, refusal
 from quorate.stream_replies import RawReadReplyWithFrames
 from tests.actors.queues.shard import NOBODY, Shard
 
@@ -23,6 +23,7 @@ class Broker(Shard):
         super().__init__(**limits)
         self.raw: dict[int, Reply] = {}
         self.passed_s = 0.0
+        self.may_operate = True
         self.facts = NodeFacts(1, 7, shards)
         self.listener = ListenerFacts(
             port=8123,
@@ -42,6 +43,8 @@ class Broker(Shard):
         return self.session.say(data)
 
     def do(self, request: Request) -> Reply:
+        if request.action == Action.NODE_CONFIG:  # the Listener's, which knows who may
+            return done(request, Reply) if self.may_operate else refusal(request, ErrorWord.NOT_ALLOWED, "it may not")
         self._calls += 1
         order = self._calls
         self.execute([Call(request, self, order, NOBODY)])

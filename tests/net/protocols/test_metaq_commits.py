@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Raw
 
-from net.protocols.metaq_transactions import OPEN_MAX, Staged, Staging
+from net.protocols.metaq_transactions import OPEN_MAX, Holder, Staging
 from net.protocols.session import Ask
 from quorate.protocol import Action, ErrorWord, Reply, Request
 from tests.net.protocols.metaq_broker import Broker, Client, result
@@ -91,20 +91,20 @@ def test_transactions_are_bounded(broker: Broker) -> None:
 def test_what_all_transactions_of_a_worker_hold_is_bounded() -> None:
     staging = Staging()
     put = Request(Action.APPEND, data=Raw(b"x" * (1 << 20)))
-    lists: list[dict[str, Staged]] = [{} for _ in range(64)]
+    lists = [Holder() for _ in range(64)]
     why_not: str | None = None
     for number, of in enumerate(lists):
         assert staging.begin(of, "TX:a:1", 5 if number == 0 else 0, 0.0) is None
-        why_not = staging.why_not(of["TX:a:1"], put, 4 << 20, 0.0)
+        why_not = staging.why_not(of.by_key["TX:a:1"], put, 4 << 20, 0.0)
         if why_not is None:
-            staging.add(of["TX:a:1"], put)
+            staging.add(of.by_key["TX:a:1"], put)
     assert why_not == "overloaded: transactions that are open hold 67108864 bytes already"
-    assert staging.why_not(lists[-1]["TX:a:1"], put, 4 << 20, 6.0) is None, "one is over"
-    many: dict[str, Staged] = {}
+    assert staging.why_not(lists[-1].by_key["TX:a:1"], put, 4 << 20, 6.0) is None, "one is over"
+    many = Holder()
     for number in range(OPEN_MAX - len(staging)):
-        many = many if number % 100 else {}
+        many = many if number % 100 else Holder()
         assert staging.begin(many, f"TX:{number}:1", 0, 6.0) is None
-    assert staging.begin({}, "TX:a:1", 0, 6.0) == "limit_reached: 10000 transactions are open"
+    assert staging.begin(Holder(), "TX:a:1", 0, 6.0) == "limit_reached: 10000 transactions are open"
 
 
 def test_a_commit_waits_for_the_puts_that_a_pipelining_client_sent_before(broker: Broker) -> None:

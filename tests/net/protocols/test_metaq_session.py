@@ -3,7 +3,7 @@
 import pytest
 
 from net.protocols.metaq_session import MetaqSession
-from net.protocols.session import Ask, RequestLimits
+from net.protocols.session import Ask, RequestLimits, Say
 from quorate.protocol import Action, ErrorWord, Reply
 from quorate.shards import shard_of_queue
 from quorate.stream_replies import TopicListReply
@@ -285,6 +285,9 @@ def test_stats_tell_of_the_broker_its_topics_and_one_of_them(broker: Broker) -> 
     assert one[12] == "topic_realtime_message_size Count=1,Value=5,Value/Count=5,Count/Duration=0.1,Duration=10"
     assert "resultCode 2" in broker.say("stats u 4\r\n")
     assert "resultCode 1" in broker.say("stats nope 4\r\n")
+    broker.may_operate = False
+    assert broker.say("stats reset 3\r\n") == result(500, "not_allowed: it may not", 3)
+    broker.may_operate = True
     assert "reset ok" in broker.say("stats reset\r\n")
     assert "realtime_put Count=0,Value=0,Value/Count=0,Count/Duration=0,Duration=0" in broker.say("stats realtime\r\n")
     assert "*EMPTY* " in broker.say("stats help 1\r\n")
@@ -300,6 +303,15 @@ def test_only_topics_that_are_there_are_counted_for_themselves_and_a_list_is_who
     assert [name for name, _ in stats.lines(1.0, "no1")] == [name for name, _ in stats.lines(1.0, "no99")]
     assert not stats._of
     assert stats.total["get"] == 50
+    sessions = [broker.client().session for _ in range(6)]
+    lists = [session.receive(b"stats offsets 5\r\n")[0] for session in sessions]
+    refused = [one.data.decode() for one in lists if isinstance(one, Say)]
+    assert refused == [result(503, "overloaded: 4 lists of topics are being made already", 5)] * 2
+    for session in sessions:
+        session.discard()
+    assert broker.facts.metaq.worker.lists == 0
+    assert "END" in broker.say("stats offsets 5\r\n")
+    assert broker.facts.metaq.worker.lists == 0
     [ask] = broker.session.session.receive(b"stats topics 5\r\n")
     assert isinstance(ask, Ask)
     reply = broker.do(ask.request)

@@ -228,7 +228,7 @@ def test_the_librarys_examples_run(shell: Shell) -> None:
 @pytest.mark.slow
 def test_the_page_about_topics_in_its_order(shell: Shell) -> None:
     """Its commands, and its programs, which end by themselves."""
-    create, first, second, read, group, show, ls, reset, trim, remove = ours("docs/streams.md")
+    create, first, second, read, group, show, ls, reset, trim, remove, *filters = ours("docs/streams.md")
     shell.begin(".venv/bin/qctl node start")
     shell.has_begun()
     assert " 7d " in shell.type(create)
@@ -241,6 +241,7 @@ def test_the_page_about_topics_in_its_order(shell: Shell) -> None:
     assert shell.type(ls).splitlines()[1].split()[:3] == ["billing", "0", "1"]
     assert len(shell.type(reset).splitlines()) == 9
     assert shell.type(trim) == "2 messages gone from orders\n"
+    assert [shell.type(line).splitlines()[-1].split()[0] for line in filters] == ["orders"] * 2
     assert shell.type(remove) == "orders removed with 0 messages\n"
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "streams.md").read_text(), re.DOTALL)
     assert len(blocks) == 5

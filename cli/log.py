@@ -12,6 +12,7 @@ from actors.node.config import NodeConfig
 from actors.node.data_folder import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, asking, client, console, fail, print_json, print_table, speaking
+from cli.quantities import clock
 from quorate import Client
 from quorate.protocol import DOWN
 from storage.errors import DamagedError, NoMembersError
@@ -24,7 +25,6 @@ from storage.vote_file import Identity, open_vote_file
 
 app = typer.Typer(help="The change log.", no_args_is_help=True)
 POLL_S = 0.2
-WHEN = "%Y-%m-%d %H:%M:%S"
 IN_A_CLUSTER = (
     "this node is one of a cluster, and has told the others that it stores what can't be read any more: to go on "
     "without it would lose what was acknowledged. Start the node, and it gets all from the others by itself, once; "
@@ -57,15 +57,23 @@ def tail(
                 if as_json:
                     print_json(record)
                 else:
-                    when = time.strftime(WHEN, time.localtime(record["time"]))
-                    rest = " ".join(f"{name}={value}" for name, value in record.items() if name not in HIDDEN)
-                    print(record["trans_id"], when, record["kind"], record["queue"], rest)
+                    rest = " ".join(
+                        f"{name}={_said(name, value)}" for name, value in record.items() if name not in HIDDEN
+                    )
+                    print(record["trans_id"], clock(record["time"]), record["kind"], record["queue"], rest)
             after = reply["last_trans_id"]
             if after < reply["committed"]:
                 continue
             if not follow:
                 return
             time.sleep(POLL_S)
+
+
+def _said(name: str, value: Any) -> Any:
+    """Write instants for people."""
+    if name.endswith("_at"):
+        return clock(value)
+    return f"[{', '.join(map(clock, value))}]" if name.endswith("_ats") else value
 
 
 @app.command()
@@ -91,7 +99,7 @@ def readers(
         print_json(rows)
         return
     columns = ["reader", "shard", "trans_id", "lag", "lost"]
-    table = [[*(row[name] for name in columns), time.strftime(WHEN, time.localtime(row["at"]))] for row in rows]
+    table = [[*(row[name] for name in columns), clock(row["at"])] for row in rows]
     print_table(["reader", "shard", "has up to", "behind by", "lost", "said at"], table)
 
 

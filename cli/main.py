@@ -10,9 +10,9 @@ from typer.main import get_command, get_group
 import quorate_compiled
 from quorate.version import VERSION
 
-GROUPS: Final = ("node", "cluster", "queue", "topic", "group", "access", "msg", "log", "config", "data")
+GROUPS: Final = ("node", "cluster", "queue", "topic", "group", "client", "access", "msg", "log", "config", "data")
 """The modules of this package whose `app` has the commands behind their names, as the help lists them."""
-ALONE: Final = ("bench", "console")
+ALONE: Final = ("health", "bench", "console")
 """Those that are one command each."""
 
 

@@ -28,6 +28,7 @@ from cli.output import (
     speaking,
     told_error,
 )
+from cli.quantities import written
 from quorate import QuorateError
 from quorate.protocol import DOWN
 from quorate.replies import NodeStatus
@@ -180,7 +181,8 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 def status(as_json: AsJson = False) -> None:
     """Show a running node and its shards; each node, where the address names several.
 
-    Exit code 3 if one of them is down, or contradicts its leader; 1 if a node can't be asked.
+    Exit code 3 if a shard is down, knows no leader, has a full disk or contradicts its leader; 1 if a node can't be
+    asked.
     """
     codes = [_show_node(host, port, as_json=as_json) for host, port in asked_nodes()]
     if any(codes):
@@ -204,7 +206,7 @@ def _show_node(host: str, port: int, *, as_json: bool) -> int:
     console.print(
         f"node {reply['node_id']} on {at}, version {reply['version']}, {reply.get('runs') or '-'}, "
         f"process {reply['pid']}, "
-        f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
+        f"up {written(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
         f"{reply['connections']} clients, {reply['requests']} requests"
     )
     columns = ["shard", "role", "leader_node_id", "trans_id", "committed", "durable", "checkpointed", "first_trans_id"]
@@ -233,10 +235,15 @@ def _show_node(host: str, port: int, *, as_json: bool) -> int:
 
 
 def _code_of(reply: NodeStatus) -> int:
-    is_unwell = reply.get("partial") or any(shard.get("contradiction") for shard in reply["shards"])
-    return UNWELL if is_unwell else 0
+    return UNWELL if reply.get("partial") or any(map(what_is_wrong, reply["shards"])) else 0
 
 
-def _duration(seconds: float) -> str:
-    hours, rest = divmod(int(seconds), 3600)
-    return f"{hours}h{rest // 60:02d}m{rest % 60:02d}s"
+def what_is_wrong(shard: dict[str, Any]) -> str | None:
+    """Say why a shard of a node can't do its work, by its row of the status; None: it can."""
+    if shard["role"] == DOWN:
+        return f"it is down: {shard['fault']}"
+    if shard["role"] == "none":
+        return "this node knows no leader"
+    if shard.get("disk_full"):
+        return f"the disk is full: {shard['disk_full']}"
+    return f"its data contradict the leader's: {shard['contradiction']}" if shard.get("contradiction") else None

@@ -25,7 +25,6 @@ from quorate.urls import PORT_VARIABLE, found
 from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-UNWRAPPED: Final = 100_000
 UNWELL: Final = 3
 """The exit code of a status that tells of something that does not work."""
 NOTHING_THERE: Final = 3
@@ -220,20 +219,30 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[Any]]) -> None:
-    """Print a table: texts left, numbers right; its header even when it has no rows."""
+    """Print a table: texts left, numbers right; its header even when it has no rows.
+
+    In a pipe a row is a line, however long, and a tab stands between its cells: for grep, cut and awk.
+    """
+    if not console.is_terminal:
+        for row in (columns, *rows):
+            print("\t".join([_line(_cell(value)) for value in row]))
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         is_number = bool(rows) and isinstance(rows[0][index], int | float) and not isinstance(rows[0][index], bool)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    if console.is_terminal:
-        console.print(table)
-    else:  # for grep and awk: a row is a line
-        Console(highlight=False, markup=False, emoji=False, width=UNWRAPPED).print(table)
+        table.add_row(*(Text(without_escapes(_cell(value))) for value in row))
+    console.print(table)
+
+
+def _line(text: str) -> str:
+    return text.replace("\t", " ").replace("\r", " ").replace("\n", " ")
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return "" if value is None else str(value)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from cli.msg import headers_of, text_of, value_of
+from cli.message_view import text_of
+from cli.msg import headers_of, value_of
 from cli.output import (
     AsJson,
     Yes,
@@ -227,11 +228,13 @@ def append(
         with client() as connection:
             for batch in _batches(sys.stdin.fileno()):
                 count += len(
-                    connection.append_many(name, [value_of(one, parse=parse) for one in batch], partition=partition)
+                    connection.append_many(
+                        name, [value_of(os.fsencode(one), parse=parse) for one in batch], partition=partition
+                    )
                 )
         console.print(f"{count} messages appended")
         return
-    value = value_of(sys.stdin.read() if data == "-" else data, parse=parse)
+    value = value_of(sys.stdin.buffer.read() if data == "-" else os.fsencode(data), parse=parse)
     with client() as connection:
         headers = headers_of(header or [])
         done = connection.append(name, value, key=key, partition=partition, headers=headers, attribute=attribute)

@@ -66,7 +66,9 @@ def test_a_call_brings_in_what_is_behind_its_own_name_alone() -> None:
         "--host and --port name another\n"
     )
     brought = set(done.stdout.split())
-    assert {one for one in brought if one.startswith("cli.")} == {"cli.main", "cli.output", "cli.queue"}
+    assert {one for one in brought if one.startswith("cli.")} == {
+        *("cli.main", "cli.output", "cli.queue", "cli.dead", "cli.quantities")
+    }
     assert not brought & {"actors.node.config", "net.protocols", "storage.state", "lmdb", "asyncio"}
 
 

@@ -121,7 +121,7 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     assert qctl("msg", "peek", "test2", "--json", *port, code=3) == ""
     first = json.loads(lines[0])["msg_id"]
     assert "1 of 1 released" in qctl("msg", "release", first, "--delay", 50, *port)
-    assert json.loads(qctl("msg", "show", first, *port))["state"] == "delayed"
+    assert json.loads(qctl("msg", "show", first, "--json", *port))["state"] == "delayed"
     assert "1 of 1 released" in qctl("msg", "release", first, *port)
     assert json.loads(qctl("msg", "peek", "test2", "--json", *port))["data"] == {"a": [1]}
     assert "no_such_message" in qctl("msg", "show", "--queue", "test2", "--key", "k", *port, code=3)
@@ -133,8 +133,12 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     assert "1 moved" in qctl("msg", "move", "test2", first, "--create", *there)
     assert "0 moved, 1 stayed" in qctl("msg", "move", "test4", "--all", *port, code=3)
     kept = qctl("msg", "produce", "test3", "x", "-H", "trace: a:b", "--key", "k", *port).strip()
-    assert json.loads(qctl("msg", "show", "--queue", "test3", "--key", "k", *port))["headers"] == {"trace": "a:b"}
-    assert json.loads(qctl("msg", "show", kept, *port))["retry"] == 60
+    assert json.loads(qctl("msg", "show", "--queue", "test3", "--key", "k", "--json", *port))["headers"] == {
+        "trace": "a:b"
+    }
+    assert json.loads(qctl("msg", "show", kept, "--json", *port))["retry"] == 60
+    shown = dict(line.split("\t") for line in qctl("msg", "show", kept, *port).splitlines()[:-1])
+    assert (shown["retry"], shown["key"], shown["header trace"], shown["expires"]) == ("1m", "k", "a:b", "never")
 
 
 def test_the_logs_tail_shows_what_happened(node: Node) -> None:
@@ -210,7 +214,8 @@ def test_queues_are_listed_by_what_is_asked_for(node: Node) -> None:
     told = qctl("queue", "ls", "--sort", "ready", "--descending", "--port", node.port).splitlines()
     assert [line.split()[0] for line in told[1:]] == ["b", "c", "a"]
     oldest = qctl("queue", "ls", "--sort", "oldest", "--limit", 2, "--port", node.port).splitlines()
-    assert oldest[0].split()[-1] == "oldest"
+    assert oldest[0].split("\t")[5] == "oldest"
+    assert all(line.split("\t")[5].endswith("s") for line in oldest[1:])
     assert [line.split()[0] for line in oldest[1:]] == ["a", "b"]
     produced = qctl("queue", "ls", "--sort", "produced", "--descending", "--port", node.port).splitlines()
     assert [line.split()[-1] for line in produced] == ["produced", "3", "2", "1"]
@@ -260,7 +265,7 @@ def test_config_show_says_what_holds_and_where_it_comes_from(tmp_path: Path) -> 
 def test_faults_are_one_line_each(tmp_path: Path) -> None:
     assert "qctl: 127.0.0.1:1: " in qctl("queue", "ls", "--port", 1, code=1)
     assert "holds no log" in qctl("log", "verify", "-d", tmp_path / "none", code=1)
-    assert "which JSON can't say" in qctl("msg", "produce", "q", "x", "--ttl", "nan", "--port", 1, code=1)
+    assert "'nan' is neither a duration" in qctl("msg", "produce", "q", "x", "--ttl", "nan", "--port", 1, code=2)
     nodes = '[{"node_id": 2, "host": "127.0.0.1", "port": 1101}]'
     said = qctl("node", "start", "-b", "-p", free_port(), "-s", f"cluster_node_list={nodes}", folder=tmp_path, code=1)
     assert "this is node 1, and it does not stand there" in said

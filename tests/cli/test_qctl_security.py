@@ -108,7 +108,7 @@ def test_a_cluster_on_this_machine_has_a_secret_that_is_changed_while_it_runs(tm
         said = qctl("cluster", "secret", "--dir", tmp_path, "--rotate")
         assert said.count("has read it again") == 6
         assert (tmp_path / "cluster.secret").read_text() != before
-        assert qctl("cluster", "status", "--port", port).count(" up ") == 3
+        assert qctl("cluster", "status", "--port", port).count("\tup\t") == 3
         qctl("msg", "produce", "q", "x", "--port", port)
     finally:
         qctl("cluster", "stop", "--dir", tmp_path)

@@ -6,6 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from cli.completing import queue_names
 from cli.output import NOTHING_THERE, AsJson, asking, client, console, print_json, print_table, told_error
 from cli.quantities import from_now
 from quorate import Client, RefusedError
@@ -89,7 +90,7 @@ def _letters(connection: Client, name: str, states: tuple[str, ...]) -> Iterator
 
 @asking
 def move(
-    queue: Annotated[str, typer.Argument(help="The queue with the dead letters.")],
+    queue: Annotated[str, typer.Argument(help="The queue with the dead letters.", autocompletion=queue_names)],
     reason: Annotated[str, typer.Option(help="Those whose reason contains this text; empty: all.")],
     to: Annotated[str | None, typer.Option(help="Where to; else each goes back to its queue.")] = None,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cli.completing import queue_names
 from cli.following import Following
 from cli.job_ids import MessageIds, message_id, message_ids
 from cli.message_view import about, facts_of, text_of, why_dead
@@ -35,7 +36,7 @@ from quorate.protocol import ErrorWord
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The queue.")]
+Name = Annotated[str, typer.Argument(help="The queue.", autocompletion=queue_names)]
 
 
 @app.command()
@@ -105,7 +106,7 @@ def produce(
 @app.command()
 @asking
 def consume(
-    queues: Annotated[list[str], typer.Argument(help="Queues, in order of preference.")],
+    queues: Annotated[list[str], typer.Argument(help="Queues, in order of preference.", autocompletion=queue_names)],
     wait: Annotated[
         float, typer.Option(parser=duration, metavar="DURATION", help="Wait so long for a message.", show_default="0s")
     ] = 0.0,
@@ -175,7 +176,7 @@ def bury(
 @app.command()
 @asking
 def move(
-    queue: Annotated[str, typer.Argument(help="The queue that they are in.")],
+    queue: Annotated[str, typer.Argument(help="The queue that they are in.", autocompletion=queue_names)],
     msg_ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of messages that nobody has in hand; or --all.")
     ] = None,
@@ -226,7 +227,7 @@ def withhold(
 @app.command()
 @asking
 def peek(
-    queue: Annotated[str, typer.Argument(help="The queue.")],
+    queue: Name,
     count: Annotated[int, typer.Option(help="So many messages at most.")] = 10,
     state: Annotated[str | None, typer.Option(help="Only these: ready, delayed or in_flight.")] = None,
     as_json: AsJson = False,

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from msgspec import UNSET
 
+from cli.completing import queue_names
 from cli.dead import dead, move
 from cli.output import (
     AsJson,
@@ -49,7 +50,7 @@ CAME: Final = ("produced", "arrived")
 LEFT: Final = ("confirmed", "taken", "expired", "buried", "moved", "cleared")
 CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
 NOT_KNOWN: Final = "-"
-Name = Annotated[str, typer.Argument(help="The queue.")]
+Name = Annotated[str, typer.Argument(help="The queue.", autocompletion=queue_names)]
 
 
 @app.command()

@@ -67,7 +67,7 @@ def test_a_call_brings_in_what_is_behind_its_own_name_alone() -> None:
     )
     brought = set(done.stdout.split())
     assert {one for one in brought if one.startswith("cli.")} == {
-        *("cli.main", "cli.output", "cli.queue", "cli.dead", "cli.quantities")
+        *("cli.main", "cli.output", "cli.queue", "cli.completing", "cli.dead", "cli.quantities")
     }
     assert not brought & {"actors.node.config", "net.protocols", "storage.state", "lmdb", "asyncio"}
 

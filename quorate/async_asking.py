@@ -78,7 +78,7 @@ class AsyncAsking:
         until = time.monotonic() + self._timeout_s
         try:
             self._lanes.cancel_waits()
-            while (self._tasks or self._lanes.open or self._held) and time.monotonic() < until:
+            while (self._tasks or self._lanes.open or self._held or self._in_flight) and time.monotonic() < until:
                 await asyncio.sleep(CLOSING_S)
                 self._lanes.cancel_waits()
         finally:

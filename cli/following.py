@@ -7,6 +7,7 @@ to its queue, also when Ctrl-C or a closed pipe ends it.
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ class Following:
     ) -> None:
         self.done = 0
         self.is_over = False
+        self._lock = threading.Lock()
         self._count = count
         self._command = command
         self._show = show
@@ -90,6 +92,8 @@ class Following:
         self._did_one()
 
     def _did_one(self) -> None:
-        self.done += 1
-        if self._count is not None and self.done >= self._count:
+        with self._lock:  # hands are threads
+            self.done += 1
+            is_last = self._count is not None and self.done >= self._count
+        if is_last:
             self._end()

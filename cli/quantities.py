@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from console.showing import DAY_S, NEVER_S
 from quorate.streams import EARLIEST, LATEST, Start
 
 SECONDS: Final[dict[str, float]] = {
@@ -25,10 +26,6 @@ BYTES_OF_TWO: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 COMPOUND: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:ms|min|[smhdw])\s*)+", re.ASCII)
 FOR_EVER: Final = "forever"
-NEVER_S: Final = 253_402_300_000.0
-"""What is due, or expires, from here on never is (Unix seconds, at the end of the year 9999)."""
-
-DAY_S: Final = 86_400
 UNITS: Final = ((604_800, "w"), (DAY_S, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 

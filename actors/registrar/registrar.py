@@ -69,11 +69,11 @@ class Groups:
                 room -= len(row.partitions)
                 if room >= 0 and len(its) < GROUPS_MAX:
                     its.append(row)
-        self._after = message.next or ""
-        rest_s = (now - (now if self._asked_at is None else self._asked_at)) / GROUPS_SHARE
-        self._asked_at = None
+        rest_s = 0.0 if self._asked_at is None else (now - self._asked_at) / GROUPS_SHARE
+        has_failed = message.next == self._after  # it is to begin where it began
+        self._after, self._asked_at = message.next or "", None
         if message.next is not None:
-            self._next_at = now + rest_s
+            self._next_at = now + (max(rest_s, GROUPS_S) if has_failed else rest_s)
             return None
         self._next_at = now + max(rest_s, GROUPS_S)
         found, self._found = self._found, {}

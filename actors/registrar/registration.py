@@ -17,7 +17,8 @@ All but the first two go with the session of their node. Rules:
   not know that it is one, is refused at each step.
 - What stands under a name that is this node's now is replaced if it goes with another session: that may end later.
 - A node that leads no more takes away what it registered, unless another one has claimed the shard since.
-- After a transaction that failed, or of which nobody knows whether it was done, all is read anew.
+- After a transaction that failed, or of which nobody knows whether it was done, all is read anew. A path for which
+  transactions were refused again and again is left out for a while, and named; the rest is registered.
 
 Times are monotonic seconds.
 """
@@ -154,7 +155,7 @@ class Registration:
         if message.fault is not None:
             self._fail(now, message.fault, RETRY_S)
         elif message.refused is not None:
-            self._refusals.note(message.refused, may_avoid=message.refused.path not in self._names.of_all)
+            self._refusals.note(message.refused, may_avoid=message.refused.path not in self._names.of_claim)
             self._look_anew(now + RETRY_S * (self._refusals.count > 1))
             self.fault = self._refusals.fault
         elif self._seen is not None:
@@ -350,7 +351,7 @@ class _Names:
         self.slave = f"{place.shard}-s{place.node_id}"
         its = ("master", "master_config_checksum", f"slave{place.node_id}")
         self.of_broker = [self.broker, self.guard, *(f"{self.broker}/{name}" for name in its)]
-        self.of_all = {self.broker, self.guard}
+        self.of_claim = {self.broker, self.guard}  # without these nothing may be registered
 
     def is_leaders(self, path: str) -> bool:
         """Whether only a leader registers under that path."""
